@@ -1,0 +1,315 @@
+//! A sidecar's text to a session and back. Reading finds the places of keys and rows; writing copies what is unchanged.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+
+use crate::model::{Entry, List, Piece, Session, SessionId, Slot};
+
+/// Why bytes are not a session.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unreadable {
+    /// They are not UTF-8 from this offset on.
+    #[error("not UTF-8 at byte {offset}")]
+    Utf8 {
+        /// The first bad byte.
+        offset: usize,
+    },
+    /// They are not JSON.
+    #[error("not JSON: {reason}")]
+    Json {
+        /// What the JSON reader said.
+        reason: String,
+    },
+    /// They are JSON, but no object.
+    #[error("JSON, but not an object")]
+    Shape,
+}
+
+/// Reads a whole sidecar.
+pub fn read_session(id: &SessionId, bytes: Vec<u8>) -> Result<Session, Unreadable> {
+    let text = String::from_utf8(bytes).map_err(|e| Unreadable::Utf8 { offset: e.utf8_error().valid_up_to() })?;
+    let mut found = Found::default();
+    collect(&text, false, &mut found)?;
+    let entries = found.entries;
+    Ok(Session::from_parts(id.clone(), Arc::new(text), entries))
+}
+
+/// What the first bytes of a sidecar tell.
+#[derive(Debug)]
+pub enum Head {
+    /// The keys before the transcript.
+    Metadata(Session),
+    /// The transcript was not reached: more bytes are needed.
+    TooShort,
+    /// The keys needed are not before the transcript, or the file is odd: read all of it.
+    ReadAll,
+}
+
+/// The metadata keys without which the head of a sidecar does not tell enough.
+const NEEDED: [&str; 4] = ["session_id", "title", "updated_at", "message_count"];
+
+/// Reads the metadata at the beginning of a sidecar and stops at the transcript.
+pub fn read_head(id: &SessionId, prefix: &[u8]) -> Head {
+    let text = match std::str::from_utf8(prefix) {
+        Ok(text) => text,
+        Err(cut) if cut.error_len().is_none() => {
+            std::str::from_utf8(&prefix[..cut.valid_up_to()]).expect("valid up to there")
+        }
+        Err(_) => return Head::ReadAll,
+    };
+    let mut found = Found::default();
+    let outcome = collect(text, true, &mut found);
+    if !found.reached_messages {
+        let cut_short = matches!(outcome, Err(Unreadable::Json { .. }));
+        return if cut_short { Head::TooShort } else { Head::ReadAll };
+    }
+    let head = Session::from_parts(id.clone(), Arc::new(text.to_owned()), found.entries);
+    if NEEDED.iter().all(|key| head.get(key).is_some()) { Head::Metadata(head) } else { Head::ReadAll }
+}
+
+#[derive(Default)]
+struct Found {
+    entries: Vec<Entry>,
+    reached_messages: bool,
+}
+
+fn collect(text: &str, stop_at_messages: bool, found: &mut Found) -> Result<(), Unreadable> {
+    let first = text.trim_ascii_start();
+    if !first.is_empty() && !first.starts_with('{') && serde_json::from_str::<&RawValue>(text).is_ok() {
+        return Err(Unreadable::Shape);
+    }
+    let mut reader = serde_json::Deserializer::from_str(text);
+    let visit = TopLevel { text, stop_at_messages, found };
+    visit.deserialize(&mut reader).and_then(|()| reader.end()).map_err(|e| Unreadable::Json { reason: e.to_string() })
+}
+
+fn place(text: &str, part: &str) -> Range<usize> {
+    let start = part.as_ptr() as usize - text.as_ptr() as usize;
+    start..start + part.len()
+}
+
+fn piece(text: &str, part: &str) -> Piece {
+    let Range { start, end } = place(text, part);
+    Piece::Shared { start, end }
+}
+
+struct TopLevel<'t, 'f> {
+    text: &'t str,
+    stop_at_messages: bool,
+    found: &'f mut Found,
+}
+
+impl<'de> DeserializeSeed<'de> for TopLevel<'de, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for TopLevel<'de, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(key) = map.next_key::<&RawValue>()? {
+            let name = &key.get()[1..key.get().len() - 1];
+            if name == List::Messages.key() {
+                self.found.reached_messages = true;
+                if self.stop_at_messages {
+                    return Err(de::Error::custom("the transcript begins here"));
+                }
+            }
+            let slot = match List::ALL.iter().any(|list| list.key() == name) {
+                true => list(self.text, name, &mut map)?,
+                false => Slot::Value(piece(self.text, map.next_value::<&RawValue>()?.get())),
+            };
+            self.found.entries.push(Entry { key: piece(self.text, name), slot });
+        }
+        Ok(())
+    }
+}
+
+/// The value of one of the three lists. Null is an empty list; any other value is kept as it is.
+fn list<'de, A: MapAccess<'de>>(text: &'de str, key: &str, map: &mut A) -> Result<Slot, A::Error> {
+    let behind_key = &text[place(text, key).end + 1..];
+    let value = behind_key.trim_ascii_start().trim_start_matches(':').trim_ascii_start();
+    match value.as_bytes().first() {
+        Some(b'[') => map.next_value_seed(Items { text }),
+        Some(b'n') => map.next_value::<()>().map(|()| Slot::Items(Vec::new())),
+        _ => Ok(Slot::Value(piece(text, map.next_value::<&RawValue>()?.get()))),
+    }
+}
+
+/// The items of a list.
+struct Items<'t> {
+    text: &'t str,
+}
+
+impl<'de> DeserializeSeed<'de> for Items<'de> {
+    type Value = Slot;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Slot, D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Items<'de> {
+    type Value = Slot;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Slot, A::Error> {
+        let mut pieces = Vec::new();
+        while let Some(item) = items.next_element::<&RawValue>()? {
+            pieces.push(piece(self.text, item.get()));
+        }
+        Ok(Slot::Items(pieces))
+    }
+}
+
+/// A session's text, ready to be stored, and the session as it would be read back from it.
+#[derive(Debug)]
+pub struct Encoded {
+    session: Session,
+}
+
+impl Encoded {
+    /// The bytes to store.
+    pub fn bytes(&self) -> &[u8] {
+        self.session.source().as_bytes()
+    }
+
+    /// The session that these bytes are.
+    pub fn into_session(self) -> Session {
+        self.session
+    }
+}
+
+/// Writes a session: a key a line, a row a line, unchanged values byte for byte as they were read.
+pub fn encode(session: &Session) -> Encoded {
+    let source = session.source();
+    let mut out = String::with_capacity(source.len() + source.len() / 64 + 4096);
+    let mut entries = Vec::with_capacity(session.entries().len());
+    out.push('{');
+    for entry in session.entries() {
+        out.push_str(if entries.is_empty() { "\n  \"" } else { ",\n  \"" });
+        let key = push_piece(&entry.key, source, &mut out);
+        out.push_str("\": ");
+        let slot = match &entry.slot {
+            Slot::Value(value) => Slot::Value(push_piece(value, source, &mut out)),
+            Slot::Items(items) => Slot::Items(push_items(items, source, &mut out)),
+        };
+        entries.push(Entry { key, slot });
+    }
+    out.push_str("\n}\n");
+    Encoded { session: Session::from_parts(session.id().clone(), Arc::new(out), entries) }
+}
+
+fn push_piece(piece: &Piece, source: &str, out: &mut String) -> Piece {
+    let start = out.len();
+    out.push_str(piece.text(source));
+    Piece::Shared { start, end: out.len() }
+}
+
+fn push_items(items: &[Piece], source: &str, out: &mut String) -> Vec<Piece> {
+    let mut places = Vec::with_capacity(items.len());
+    out.push('[');
+    for item in items {
+        out.push_str(if places.is_empty() { "\n    " } else { ",\n    " });
+        places.push(push_piece(item, source, out));
+    }
+    out.push_str(if items.is_empty() { "]" } else { "\n  ]" });
+    places
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Timestamp;
+    use crate::model::Row;
+
+    fn id() -> SessionId {
+        SessionId::parse("s").unwrap()
+    }
+
+    fn read(text: &str) -> Session {
+        read_session(&id(), text.as_bytes().to_vec()).unwrap()
+    }
+
+    #[test]
+    fn unknown_keys_order_and_untouched_bytes_survive_a_save() {
+        let text = "{\"session_id\":\"s\", \"zeta\" : {\"a\": 1.50},\n \"messages\": [ {\"role\" :  \"user\", \"x\": 1e3 } , 5 ], \"tail\": null}";
+        let mut session = read(text);
+        session.set("alpha", "true");
+        session.push_message(&Row::assistant("hi", 7)).unwrap();
+        let saved = String::from_utf8(encode(&session).bytes().to_vec()).unwrap();
+        assert_eq!(
+            saved,
+            "{\n  \"session_id\": \"s\",\n  \"zeta\": {\"a\": 1.50},\n  \"alpha\": true,\n  \"messages\": [\n    \
+             {\"role\" :  \"user\", \"x\": 1e3 },\n    5,\n    \
+             {\"role\":\"assistant\",\"content\":\"hi\",\"timestamp\":7}\n  ],\n  \"tail\": null\n}\n"
+        );
+        assert_eq!(encode(&encode(&session).into_session()).bytes(), saved.as_bytes());
+    }
+
+    #[test]
+    fn a_new_session_reads_back_as_it_was_written() {
+        let session = Session::new(id(), "A \"title\"", Timestamp::from_seconds(5.0));
+        let encoded = encode(&session);
+        let back = read(std::str::from_utf8(encoded.bytes()).unwrap());
+        assert_eq!(back.title(), "A \"title\"");
+        assert_eq!(encode(&back).bytes(), encoded.bytes());
+    }
+
+    #[test]
+    fn what_is_no_session_is_said_by_name() {
+        let read = |bytes: &[u8]| read_session(&id(), bytes.to_vec()).unwrap_err();
+        assert!(matches!(read(b""), Unreadable::Json { .. }));
+        assert!(matches!(read(b"{\"session_id\": \"s\", \"mess"), Unreadable::Json { .. }));
+        assert!(matches!(read(b"{} x"), Unreadable::Json { .. }));
+        assert!(matches!(read(&[0; 64]), Unreadable::Json { .. }));
+        assert_eq!(read(b"[]"), Unreadable::Shape);
+        assert_eq!(read(b"null"), Unreadable::Shape);
+        assert_eq!(read(b"{\"a\": \"\xff\"}"), Unreadable::Utf8 { offset: 7 });
+    }
+
+    #[test]
+    fn odd_lists_are_kept_and_never_overwritten() {
+        let mut session = read("{\"messages\": {\"a\": 1}, \"tool_calls\": null}");
+        assert_eq!(session.len(List::Messages), 0);
+        assert!(session.push_message(&Row::user("x", 1)).is_err());
+        assert!(session.push_item(List::ToolCalls, "{}").is_ok());
+        let saved = String::from_utf8(encode(&session).bytes().to_vec()).unwrap();
+        assert!(saved.contains("\"messages\": {\"a\": 1}"), "{saved}");
+    }
+
+    #[test]
+    fn half_a_surrogate_pair_loads_and_saves_as_it_is() {
+        let session = read("{\"title\": \"\\ud83d\", \"messages\": [{\"content\": \"\\udc00\"}]}");
+        assert_eq!(session.title(), "\u{fffd}");
+        assert_eq!(session.message(0).unwrap().content(), "\u{fffd}");
+        let saved = encode(&session);
+        let saved = std::str::from_utf8(saved.bytes()).unwrap();
+        assert!(saved.contains("\\ud83d") && saved.contains("\\udc00"));
+    }
+
+    #[test]
+    fn a_head_ends_at_the_transcript() {
+        let text = "{\"session_id\":\"s\",\"title\":\"t\",\"updated_at\":1,\"message_count\":9,\"messages\":[{\"ro";
+        let Head::Metadata(head) = read_head(&id(), text.as_bytes()) else { panic!("no metadata") };
+        assert_eq!(head.get("message_count"), Some("9"));
+        assert!(matches!(read_head(&id(), &text.as_bytes()[..30]), Head::TooShort));
+        assert!(matches!(read_head(&id(), b"{\"messages\":[],\"title\":\"t\"}"), Head::ReadAll));
+        assert!(matches!(read_head(&id(), b"[]"), Head::ReadAll));
+    }
+}

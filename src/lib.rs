@@ -1,0 +1,6 @@
+//! Lastword.
+pub mod clock;
+pub mod entropy;
+pub mod format;
+pub mod limits;
+pub mod model;

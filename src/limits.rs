@@ -1,0 +1,48 @@
+//! Every bound of the store, units last in the name. Nothing here reads or decides anything.
+
+use std::time::Duration;
+
+/// Characters of a session or run id.
+pub const ID_CHARS_MAX: usize = 128;
+
+/// Bytes of one journal line, line feed excluded. A longer event is refused; a longer line found in a file is damage.
+pub const LINE_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Bytes of an event's name.
+pub const EVENT_NAME_BYTES_MAX: usize = 256;
+
+/// Bytes of one sidecar. A larger one is not loaded.
+pub const SIDECAR_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+
+/// Bytes of a user's message or a session's title.
+pub const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Bytes of our own small files: the store's identity, the lock, a run's record, a tombstone.
+pub const RECORD_BYTES_MAX: u64 = 64 * 1024;
+
+/// Journal files kept open for appending at the same time.
+pub const OPEN_JOURNALS_MAX: usize = 512;
+
+/// Bytes asked of a journal in one read.
+pub const READ_CHUNK_BYTES: usize = 256 * 1024;
+
+/// Bytes of the first read of a sidecar whose metadata alone is wanted.
+pub const METADATA_PREFIX_BYTES: usize = 8 * 1024;
+
+/// Bytes of the first read at the end of a journal that is opened for appending.
+pub const TAIL_BYTES: u64 = 64 * 1024;
+
+/// Events of one session replay.
+pub const REPLAY_EVENTS_MAX: usize = 4096;
+
+/// Bytes of one session replay.
+pub const REPLAY_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// How long a follower trusts a silent notification before it looks at the journal itself.
+pub const FOLLOW_RECHECK: Duration = Duration::from_millis(200);
+
+/// Keys of a tool call's arguments that a card shows.
+pub const CARD_ARGS_KEYS_MAX: usize = 4;
+
+/// Characters of one argument that a card shows.
+pub const CARD_ARG_CHARS_MAX: usize = 120;

@@ -1,0 +1,239 @@
+//! One event of a run, before it has a number: a name and a JSON payload.
+
+use std::borrow::Cow;
+
+use serde_json::value::RawValue;
+
+use super::json::{Fields, quoted, text_of};
+use super::text::trim;
+use crate::clock::Timestamp;
+use crate::limits::{EVENT_NAME_BYTES_MAX, LINE_BYTES_MAX};
+
+/// Bytes that a journal line needs beside the event's name and payload, at most.
+const ENVELOPE_BYTES_MAX: usize = 2048;
+
+/// An event that cannot be journalled.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidEvent {
+    /// It has no name.
+    #[error("the event has no name: give `event` a text that is not blank")]
+    NoName,
+    /// Its name is too long or holds a control character.
+    #[error("the event's name is over {EVENT_NAME_BYTES_MAX} bytes or holds a control character: choose a plain name")]
+    BadName,
+    /// Its payload is not JSON.
+    #[error("the event's payload is not JSON: {reason}")]
+    BadPayload {
+        /// What the JSON reader said.
+        reason: String,
+    },
+    /// It is longer than a journal line may be.
+    #[error("the event has {bytes} bytes and a journal line at most {LINE_BYTES_MAX}: send it in parts")]
+    TooLong {
+        /// Its length.
+        bytes: usize,
+    },
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum TerminalState {
+    /// It said all it had to say.
+    Completed,
+    /// It ran into the agent's limit of tool calls.
+    ToolLimitReached,
+    /// The user stopped it.
+    InterruptedByUser,
+    /// Its process died.
+    InterruptedByCrash,
+    /// It failed.
+    Errored,
+}
+
+impl TerminalState {
+    /// The word that journals use.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            TerminalState::Completed => "completed",
+            TerminalState::ToolLimitReached => "tool_limit_reached",
+            TerminalState::InterruptedByUser => "interrupted-by-user",
+            TerminalState::InterruptedByCrash => "interrupted-by-crash",
+            TerminalState::Errored => "errored",
+        }
+    }
+
+    /// How a run ended that closed with this event; nothing if the event closes nothing.
+    pub fn of(name: &str, payload: &str) -> Option<Self> {
+        match name {
+            "done" | "stream_end" => Some(match word(payload, "terminal_state").as_deref() {
+                Some("tool_limit_reached") => TerminalState::ToolLimitReached,
+                _ => TerminalState::Completed,
+            }),
+            "cancel" => Some(TerminalState::InterruptedByUser),
+            "apperror" | "error" => Some(match word(payload, "type").as_deref() {
+                Some("tool_limit_reached") => TerminalState::ToolLimitReached,
+                Some("cancelled" | "canceled") => TerminalState::InterruptedByUser,
+                Some("interrupted") => TerminalState::InterruptedByCrash,
+                _ => TerminalState::Errored,
+            }),
+            _ => None,
+        }
+    }
+}
+
+fn word(payload: &str, key: &str) -> Option<String> {
+    let text = text_of(Fields::parse(payload)?.get(key)?)?;
+    Some(trim(&text).to_lowercase())
+}
+
+/// What a journal line says of its own finality. Other programs write more than true and false there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Truth {
+    /// Exactly `true`.
+    True,
+    /// Something that the reference program takes for true.
+    Truthy,
+    /// Neither.
+    False,
+}
+
+/// An event to be appended to a run's journal.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Event {
+    name: Cow<'static, str>,
+    payload: Box<str>,
+    at: Option<Timestamp>,
+}
+
+impl Event {
+    /// An event of any name. `payload` is JSON text and is journalled as it is, without line breaks.
+    pub fn new(name: &str, payload: &str) -> Result<Self, InvalidEvent> {
+        let name = trim(name);
+        if name.is_empty() {
+            return Err(InvalidEvent::NoName);
+        }
+        if name.len() > EVENT_NAME_BYTES_MAX || name.chars().any(char::is_control) {
+            return Err(InvalidEvent::BadName);
+        }
+        let raw: &RawValue =
+            serde_json::from_str(payload).map_err(|cause| InvalidEvent::BadPayload { reason: cause.to_string() })?;
+        let event = Event { name: Cow::Owned(name.to_owned()), payload: on_one_line(raw.get()), at: None };
+        event.check_length()?;
+        Ok(event)
+    }
+
+    fn of_text(name: &'static str, text: &str) -> Self {
+        Event { name: Cow::Borrowed(name), payload: format!("{{\"text\":{}}}", quoted(text)).into(), at: None }
+    }
+
+    fn of_payload(name: &'static str, payload: String) -> Self {
+        Event { name: Cow::Borrowed(name), payload: payload.into(), at: None }
+    }
+
+    /// A piece of the answer.
+    pub fn token(text: &str) -> Self {
+        Self::of_text("token", text)
+    }
+
+    /// A piece of the model's reasoning, which never becomes chat text.
+    pub fn reasoning(text: &str) -> Self {
+        Self::of_text("reasoning", text)
+    }
+
+    /// A tool call begins. The same `id` completes it.
+    pub fn tool(id: &str, name: &str, preview: &str) -> Self {
+        let (id, name, preview) = (quoted(id), quoted(name), quoted(preview));
+        Self::of_payload(
+            "tool",
+            format!("{{\"tool_call_id\":{id},\"name\":{name},\"preview\":{preview},\"args\":{{}}}}"),
+        )
+    }
+
+    /// A tool call has ended.
+    pub fn tool_complete(id: &str, name: &str, is_error: bool) -> Self {
+        let (id, name) = (quoted(id), quoted(name));
+        Self::of_payload("tool_complete", format!("{{\"tool_call_id\":{id},\"name\":{name},\"is_error\":{is_error}}}"))
+    }
+
+    /// The answer is complete.
+    pub fn done() -> Self {
+        Self::of_payload("done", "{}".to_owned())
+    }
+
+    /// The user stopped the answer.
+    pub fn cancel() -> Self {
+        Self::of_payload("cancel", "{}".to_owned())
+    }
+
+    /// The run failed. `kind` is a word for programs, `message` a sentence for people.
+    pub fn error(kind: &str, message: &str) -> Self {
+        Self::of_payload("apperror", format!("{{\"type\":{},\"message\":{}}}", quoted(kind), quoted(message)))
+    }
+
+    /// The same event, said to have happened at this moment instead of the moment of its append.
+    pub fn at(mut self, moment: Timestamp) -> Self {
+        self.at = Some(moment);
+        self
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its payload, JSON on one line.
+    pub fn payload(&self) -> &str {
+        &self.payload
+    }
+
+    /// When it is said to have happened, if that was stated.
+    pub fn moment(&self) -> Option<Timestamp> {
+        self.at
+    }
+
+    /// How the run ends with this event; nothing if it does not.
+    pub fn terminal_state(&self) -> Option<TerminalState> {
+        TerminalState::of(&self.name, &self.payload)
+    }
+
+    /// Whether it fits on a journal line.
+    pub(crate) fn check_length(&self) -> Result<(), InvalidEvent> {
+        let bytes = self.name.len() * 2 + self.payload.len() + ENVELOPE_BYTES_MAX;
+        if bytes > LINE_BYTES_MAX { Err(InvalidEvent::TooLong { bytes }) } else { Ok(()) }
+    }
+}
+
+/// In valid JSON a control byte stands only between tokens, where a blank means the same.
+fn on_one_line(json: &str) -> Box<str> {
+    if json.bytes().all(|byte| byte >= 0x20) {
+        return json.into();
+    }
+    json.chars().map(|c| if c < ' ' { ' ' } else { c }).collect::<String>().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_payload_never_breaks_the_line_it_is_written_on() {
+        let event = Event::new("x", "{\n\t\"a\": \"b\\nc\",\r\n\"d\": 1}").unwrap();
+        assert_eq!(event.payload(), r#"{  "a": "b\nc",  "d": 1}"#);
+    }
+
+    #[test]
+    fn events_that_cannot_be_journalled_are_refused_by_name() {
+        assert_eq!(Event::new("  ", "{}"), Err(InvalidEvent::NoName));
+        assert_eq!(Event::new("a\u{1}b", "{}"), Err(InvalidEvent::BadName));
+        assert_eq!(Event::new(&"n".repeat(257), "{}"), Err(InvalidEvent::BadName));
+        assert!(matches!(Event::new("x", "{\"a\":NaN}"), Err(InvalidEvent::BadPayload { .. })));
+        let long = format!("\"{}\"", "x".repeat(LINE_BYTES_MAX));
+        assert!(matches!(Event::new("x", &long), Err(InvalidEvent::TooLong { .. })));
+        assert!(Event::token(&"x".repeat(LINE_BYTES_MAX)).check_length().is_err());
+    }
+
+    #[test]
+    fn a_name_is_taken_without_the_white_space_around_it() {
+        assert_eq!(Event::new(" token ", "null").unwrap().name(), "token");
+    }
+}

@@ -1,0 +1,410 @@
+//! The one reducer from events to transcript rows, for live runs, lazy recovery and offline repair alike.
+//!
+//! Pure: events in, rows and tool cards out. Where they go, and which of them are there already, others decide.
+
+use std::collections::HashSet;
+
+use super::json::{Fields, Object, TextBuffer, quoted};
+use super::row::Row;
+use super::text::{is_truthy, python_text, trim};
+use super::tool::ToolCard;
+use crate::limits::{CARD_ARG_CHARS_MAX, CARD_ARGS_KEYS_MAX};
+
+/// What the reducer needs to know of one event.
+#[derive(Debug, Clone, Copy)]
+pub struct FoldEvent<'a> {
+    /// Its number, if the line had a usable one.
+    pub seq: Option<u64>,
+    /// Its name.
+    pub name: &'a str,
+    /// The text of its payload; empty if it has none.
+    pub payload: &'a str,
+    /// When it happened, in seconds.
+    pub created_at: Option<f64>,
+}
+
+/// A row as it comes out of the events, before it is known where it stands.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FoldedRow {
+    /// The visible text.
+    pub content: String,
+    /// The reasoning; empty if there was none.
+    pub reasoning: String,
+    /// When its first event happened, in whole seconds.
+    pub timestamp: Option<i64>,
+}
+
+/// A tool card and the folded row that it belongs to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FoldedCard {
+    /// Index into [`Folded::rows`].
+    pub row: usize,
+    /// The card, its place in the transcript still open.
+    pub card: ToolCard,
+    tool_id: Option<String>,
+}
+
+/// The outcome of a fold.
+#[derive(Debug, Default)]
+pub struct Folded {
+    /// The rows, in order.
+    pub rows: Vec<FoldedRow>,
+    /// The cards, in the order of their tool calls.
+    pub cards: Vec<FoldedCard>,
+}
+
+/// How rows and cards say where they come from.
+#[derive(Debug, Clone, Copy)]
+pub enum Provenance<'a> {
+    /// The run of this id ended normally.
+    Live(&'a str),
+    /// They were recovered from the journal of this run.
+    Recovered(&'a str),
+}
+
+impl Provenance<'_> {
+    fn tag(self, fields: &mut Object) {
+        match self {
+            Provenance::Live(run) => fields.set_text("_run_id", run),
+            Provenance::Recovered(run) => {
+                fields.set("_recovered_from_run_journal", "true");
+                fields.set_text("_recovered_stream_id", run);
+            }
+        }
+    }
+}
+
+impl FoldedRow {
+    /// The transcript row.
+    pub fn to_row(&self, provenance: Provenance<'_>, now_seconds: i64) -> Row {
+        let mut row = Row::assistant(&self.content, self.timestamp.unwrap_or(now_seconds));
+        provenance.tag(row.fields_mut());
+        if !self.reasoning.is_empty() {
+            row.fields_mut().set_text("reasoning", &self.reasoning);
+        }
+        row
+    }
+}
+
+impl FoldedCard {
+    /// The tool card, tied to the transcript row that its folded row became.
+    pub fn to_card(&self, provenance: Provenance<'_>, row_index: usize) -> ToolCard {
+        let mut card = ToolCard::default();
+        for (key, value) in self.card.fields().iter() {
+            card.fields_mut().set(key, value);
+            match key {
+                "tid" => card.set_row_index(row_index),
+                "done" => provenance.tag(card.fields_mut()),
+                _ => {}
+            }
+        }
+        card
+    }
+}
+
+/// The numbers of events that were counted already, small as long as they arrive in order.
+#[derive(Debug, Default)]
+pub struct SeenSeqs {
+    all_up_to: u64,
+    others: HashSet<u64>,
+}
+
+impl SeenSeqs {
+    /// Whether this number is new; it no longer is afterwards.
+    pub fn insert(&mut self, seq: u64) -> bool {
+        if seq <= self.all_up_to {
+            return false;
+        }
+        if seq > self.all_up_to + 1 {
+            return self.others.insert(seq);
+        }
+        self.all_up_to = seq;
+        while !self.others.is_empty() && self.others.remove(&(self.all_up_to + 1)) {
+            self.all_up_to += 1;
+        }
+        true
+    }
+}
+
+/// The reducer. Push events, then finish.
+#[derive(Debug, Default)]
+pub struct Folder {
+    folded: Folded,
+    seen: SeenSeqs,
+    text: TextBuffer,
+    reasoning: TextBuffer,
+    first_event_at: Option<f64>,
+    anchor: Option<usize>,
+}
+
+impl Folder {
+    /// Takes the next event. An event whose number was there already is the same event and does not count again.
+    pub fn push(&mut self, event: &FoldEvent<'_>) {
+        if event.seq.is_some_and(|seq| !self.seen.insert(seq)) {
+            return;
+        }
+        match event.name {
+            "token" => self.add_token(event),
+            "reasoning" => self.add_reasoning(event),
+            "interim_assistant" => self.add_interim(event),
+            "tool" => self.add_tool(event),
+            "tool_complete" => self.complete_tool(event),
+            "done" | "stream_end" | "cancel" | "apperror" | "error" => self.flush(),
+            _ => {}
+        }
+    }
+
+    /// The rows and cards of everything pushed.
+    pub fn finish(mut self) -> Folded {
+        self.flush();
+        self.folded
+    }
+
+    fn add_token(&mut self, event: &FoldEvent<'_>) {
+        if let Some(value) = Fields::parse(event.payload).and_then(|fields| fields.get("text")) {
+            Self::add_value(&mut self.text, &mut self.first_event_at, value, event);
+        }
+    }
+
+    fn add_reasoning(&mut self, event: &FoldEvent<'_>) {
+        let Some(fields) = Fields::parse(event.payload) else { return };
+        let value = ["text", "reasoning", "thinking"].iter().filter_map(|key| fields.get(key)).find(|v| is_truthy(v));
+        if let Some(value) = value {
+            Self::add_value(&mut self.reasoning, &mut self.first_event_at, value, event);
+        }
+    }
+
+    fn add_value(buffer: &mut TextBuffer, first: &mut Option<f64>, value: &str, event: &FoldEvent<'_>) {
+        if !is_truthy(value) {
+            return;
+        }
+        *first = first.or(event.created_at);
+        match value.starts_with('"') {
+            true => buffer.push_literal(value),
+            false => buffer.push(&python_text(value)),
+        }
+    }
+
+    fn add_interim(&mut self, event: &FoldEvent<'_>) {
+        let fields = Fields::parse(event.payload);
+        let value = |key| fields.as_ref().and_then(|fields| fields.get(key));
+        if value("already_streamed").is_some_and(is_truthy) {
+            return self.flush();
+        }
+        let text = value("text").filter(|v| is_truthy(v)).map(python_text).unwrap_or_default();
+        let text = trim(&text);
+        if text.is_empty() {
+            return;
+        }
+        if self.text.last().is_some_and(|last| last != '\n' && last != ' ') {
+            self.text.push("\n\n");
+        }
+        self.first_event_at = self.first_event_at.or(event.created_at);
+        self.text.push(text);
+        self.flush();
+    }
+
+    fn flush(&mut self) {
+        let (text, reasoning) = (self.text.take(), self.reasoning.take());
+        let (content, reasoning) = (trim(&text).to_owned(), trim(&reasoning).to_owned());
+        let first_event_at = self.first_event_at.take();
+        if !content.is_empty() || !reasoning.is_empty() {
+            self.add_row(content, reasoning, first_event_at);
+        }
+    }
+
+    fn add_row(&mut self, content: String, reasoning: String, at: Option<f64>) -> usize {
+        let index = self.folded.rows.len();
+        self.folded.rows.push(FoldedRow { content, reasoning, timestamp: at.map(|at| at as i64) });
+        self.anchor = Some(index);
+        index
+    }
+
+    fn add_tool(&mut self, event: &FoldEvent<'_>) {
+        self.flush();
+        let row = match self.anchor {
+            Some(anchor) => anchor,
+            None => self.add_row(String::new(), String::new(), event.created_at),
+        };
+        let fields = Fields::parse(event.payload).unwrap_or(Fields(Vec::new()));
+        self.folded.cards.push(FoldedCard { row, card: open_card(&fields, event.seq), tool_id: tool_id(&fields) });
+    }
+
+    fn complete_tool(&mut self, event: &FoldEvent<'_>) {
+        let fields = Fields::parse(event.payload).unwrap_or(Fields(Vec::new()));
+        let id = tool_id(&fields);
+        let name = given_text(&fields, "name");
+        let is_named = |card: &FoldedCard| name.is_empty() || card.card.name() == name;
+        let mut open = self.folded.cards.iter_mut().rev().filter(|card| !card.card.is_done());
+        let found = match &id {
+            Some(id) => open.find(|card| card.tool_id.as_ref().map_or_else(|| is_named(card), |own| own == id)),
+            None => open.find(|card| is_named(card)),
+        };
+        if let Some(found) = found {
+            close_card(found.card.fields_mut(), &fields);
+        }
+    }
+}
+
+fn tool_id(fields: &Fields<'_>) -> Option<String> {
+    let keys = ["tool_call_id", "tool_id", "tid", "id"];
+    let value = keys.iter().filter_map(|key| fields.get(key)).find(|value| is_truthy(value))?;
+    Some(python_text(value).into_owned())
+}
+
+fn given_text(fields: &Fields<'_>, key: &str) -> String {
+    fields.get(key).filter(|value| is_truthy(value)).map(python_text).unwrap_or_default().into_owned()
+}
+
+fn open_card(fields: &Fields<'_>, seq: Option<u64>) -> ToolCard {
+    let name = given_text(fields, "name");
+    let preview = given_text(fields, "preview");
+    let snippet = given_text(fields, "snippet");
+    let mut card = ToolCard::default();
+    let out = card.fields_mut();
+    out.set_text("name", if name.is_empty() { "tool" } else { &name });
+    out.set_text("preview", &preview);
+    out.set_text("snippet", if snippet.is_empty() { &preview } else { &snippet });
+    out.set_text("tid", &format!("journal-{}", seq.unwrap_or_default()));
+    out.set("args", shown_args(fields.get("args")));
+    out.set("done", "false");
+    card
+}
+
+fn shown_args(args: Option<&str>) -> String {
+    let mut shown = Object::default();
+    let fields = args.and_then(Fields::parse).unwrap_or(Fields(Vec::new()));
+    for (key, value) in fields.0.iter().take(CARD_ARGS_KEYS_MAX) {
+        shown.set(key, quoted(&cut(&python_text(value))));
+    }
+    shown.to_json()
+}
+
+fn cut(text: &str) -> String {
+    match text.char_indices().nth(CARD_ARG_CHARS_MAX) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+fn close_card(card: &mut Object, fields: &Fields<'_>) {
+    let preview = given_text(fields, "preview");
+    let snippet = given_text(fields, "snippet");
+    card.set("done", "true");
+    if !preview.is_empty() {
+        card.set_text("preview", &preview);
+        card.set_text("snippet", &preview);
+    }
+    if !snippet.is_empty() {
+        card.set_text("snippet", &snippet);
+    }
+    if let Some(duration) = fields.get("duration").filter(|value| *value != "null") {
+        card.set("duration", duration);
+    }
+    card.set("is_error", fields.get("is_error").is_some_and(is_truthy).to_string());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fold(events: &[(&str, &str)]) -> Folded {
+        let mut folder = Folder::default();
+        for (at, (name, payload)) in events.iter().enumerate() {
+            let seq = at as u64 + 1;
+            folder.push(&FoldEvent { seq: Some(seq), name, payload, created_at: Some(100.0 + at as f64) });
+        }
+        folder.finish()
+    }
+
+    #[track_caller]
+    fn check(events: &[(&str, &str)], expected: &[(&str, &str, i64)]) {
+        let folded = fold(events);
+        let rows: Vec<_> = folded
+            .rows
+            .iter()
+            .map(|row| (row.content.as_str(), row.reasoning.as_str(), row.timestamp.unwrap_or_default()))
+            .collect();
+        assert_eq!(rows, expected);
+    }
+
+    #[test]
+    fn tokens_join_into_one_row_with_the_time_of_the_first() {
+        check(
+            &[("metering", "{}"), ("token", r#"{"text":" Hello"}"#), ("token", r#"{"text":" sea "}"#)],
+            &[("Hello sea", "", 101)],
+        );
+    }
+
+    #[test]
+    fn reasoning_stays_beside_the_text_and_never_in_it() {
+        check(
+            &[("reasoning", r#"{"text":"","thinking":"hm "}"#), ("token", r#"{"text":"yes"}"#), ("done", "{}")],
+            &[("yes", "hm", 100)],
+        );
+    }
+
+    #[test]
+    fn an_interim_note_starts_a_paragraph_and_ends_the_row() {
+        check(
+            &[
+                ("token", r#"{"text":"Streamed"}"#),
+                ("interim_assistant", r#"{"text":" note "}"#),
+                ("token", r#"{"text":"tail"}"#),
+                ("interim_assistant", r#"{"already_streamed":true,"text":"tail"}"#),
+                ("token", r#"{"text":"end"}"#),
+            ],
+            &[("Streamed\n\nnote", "", 100), ("tail", "", 102), ("end", "", 104)],
+        );
+    }
+
+    #[test]
+    fn a_tool_before_any_text_gets_an_empty_row_to_stand_on() {
+        let folded = fold(&[("tool", r#"{"name":"ls"}"#), ("token", r#"{"text":"x"}"#), ("tool", r#"{"name":"cd"}"#)]);
+        assert_eq!(folded.rows.iter().map(|row| row.content.as_str()).collect::<Vec<_>>(), ["", "x"]);
+        assert_eq!(folded.cards.iter().map(|card| card.row).collect::<Vec<_>>(), [0, 1]);
+    }
+
+    #[test]
+    fn a_result_finds_its_card_by_id_before_it_looks_at_names() {
+        let folded = fold(&[
+            ("tool", r#"{"name":"t","tool_call_id":"a","preview":"1"}"#),
+            ("tool", r#"{"name":"t","tool_call_id":"b","preview":"2"}"#),
+            ("tool_complete", r#"{"name":"t","tool_call_id":"a","preview":"one","duration":0.50}"#),
+        ]);
+        let cards: Vec<_> = folded.cards.iter().map(|card| card.card.fields().to_json()).collect();
+        assert!(cards[0].contains(r#""preview":"one","snippet":"one""#) && cards[0].contains(r#""duration":0.50"#));
+        assert!(cards[0].contains(r#""done":true"#) && cards[1].contains(r#""done":false"#), "{cards:?}");
+    }
+
+    #[test]
+    fn arguments_are_shown_in_part() {
+        let long = "x".repeat(130);
+        let payload = format!(r#"{{"args":{{"a":"{long}","b":7,"c":[1],"d":null,"e":1}}}}"#);
+        let folded = fold(&[("tool", &payload)]);
+        let args = Object::parse(folded.cards[0].card.fields().get("args").unwrap()).unwrap();
+        assert_eq!(args.text("a").unwrap(), format!("{}...", "x".repeat(120)));
+        assert_eq!(args.text("c").unwrap(), "[1]");
+        assert_eq!(args.iter().count(), 4);
+    }
+
+    #[test]
+    fn an_event_that_is_there_twice_counts_once_even_out_of_order() {
+        let mut folder = Folder::default();
+        for (seq, text) in [(1, "a"), (3, "c"), (2, "b"), (3, "c"), (2, "b"), (4, "d")] {
+            let payload = format!(r#"{{"text":"{text}"}}"#);
+            folder.push(&FoldEvent { seq: Some(seq), name: "token", payload: &payload, created_at: None });
+        }
+        assert_eq!(folder.finish().rows[0].content, "acbd");
+    }
+
+    #[test]
+    fn rows_of_a_run_that_ended_normally_carry_no_recovery_keys() {
+        let folded = fold(&[("token", r#"{"text":"x"}"#), ("tool", r#"{"name":"t"}"#)]);
+        let row = folded.rows[0].to_row(Provenance::Live("r"), 0);
+        let card = folded.cards[0].to_card(Provenance::Live("r"), 4);
+        assert_eq!(row.fields().to_json(), r#"{"role":"assistant","content":"x","timestamp":100,"_run_id":"r"}"#);
+        assert!(!card.fields().to_json().contains("_recovered"));
+        assert_eq!(card.row_index(), Some(4));
+    }
+}

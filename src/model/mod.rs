@@ -1,0 +1,26 @@
+//! What is thought about: sessions, rows, tool cards, events, ids, and the one reducer from events to rows.
+//!
+//! Knows no files and no clock. Values that nobody touches stay JSON text, so that unknown keys survive as they are.
+
+mod cursor;
+mod event;
+pub mod fold;
+mod id;
+mod json;
+mod marker;
+mod row;
+mod session;
+mod text;
+mod tool;
+
+pub use cursor::Cursor;
+pub use event::{Event, InvalidEvent, TerminalState, Truth};
+pub use id::{InvalidId, RunId, SessionId};
+pub(crate) use json::Fields;
+pub use json::{Object, TextBuffer, quote, text_of};
+pub use marker::{failed_marker, stopped_marker};
+pub use row::Row;
+pub(crate) use session::{Entry, Piece, Slot};
+pub use session::{List, Metadata, NotAList, PendingTurn, Revision, Session};
+pub use text::{is_blank, is_truthy, normal_form, python_text, trim};
+pub use tool::ToolCard;

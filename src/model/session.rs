@@ -1,0 +1,422 @@
+//! A session as it was read: one text, and for every key and row the place where it stands in it.
+//!
+//! Rows are parsed when somebody touches them. What nobody touched is written back byte for byte.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use super::id::{RunId, SessionId};
+use super::json::{quoted, text_of};
+use super::row::Row;
+use super::tool::ToolCard;
+use crate::clock::Timestamp;
+
+/// The version of a stored session. Opaque: two are equal or they are not.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Revision(Arc<str>);
+
+impl Revision {
+    /// A revision that a storage backend made up.
+    pub fn new(text: &str) -> Self {
+        Revision(text.into())
+    }
+
+    /// The revision as text, for an ETag.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// A piece of JSON text: a place in the session's text, or text of its own.
+#[derive(Debug, Clone)]
+pub(crate) enum Piece {
+    Shared { start: usize, end: usize },
+    Owned(Arc<str>),
+}
+
+impl Piece {
+    pub(crate) fn text<'a>(&'a self, source: &'a str) -> &'a str {
+        match self {
+            Piece::Shared { start, end } => &source[*start..*end],
+            Piece::Owned(text) => text,
+        }
+    }
+}
+
+/// The value of a top-level key: any JSON, or a list whose items are known one by one.
+#[derive(Debug, Clone)]
+pub(crate) enum Slot {
+    Value(Piece),
+    Items(Vec<Piece>),
+}
+
+/// A top-level key, without its quotes but otherwise as it is spelt in the file.
+#[derive(Debug, Clone)]
+pub(crate) struct Entry {
+    pub(crate) key: Piece,
+    pub(crate) slot: Slot,
+}
+
+/// What a session was read from or saved as.
+#[derive(Debug, Clone)]
+pub(crate) struct Base {
+    pub(crate) revision: Revision,
+    pub(crate) messages: usize,
+}
+
+/// The three lists of a session whose items are read one by one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum List {
+    /// The transcript.
+    Messages,
+    /// The tool cards.
+    ToolCalls,
+    /// The conversation as a model was last shown it.
+    ContextMessages,
+}
+
+impl List {
+    /// All three.
+    pub const ALL: [List; 3] = [List::Messages, List::ToolCalls, List::ContextMessages];
+
+    /// The key that holds it.
+    pub fn key(self) -> &'static str {
+        match self {
+            List::Messages => "messages",
+            List::ToolCalls => "tool_calls",
+            List::ContextMessages => "context_messages",
+        }
+    }
+}
+
+/// A key that should hold a list holds something else, which is not overwritten.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{key}` is not a list in this session")]
+pub struct NotAList {
+    /// The key.
+    pub key: &'static str,
+}
+
+/// The user's message whose answer is not yet in the transcript.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PendingTurn {
+    /// What the user said.
+    pub message: String,
+    /// The list of attachments, as JSON.
+    pub attachments: String,
+    /// When the turn began, in seconds.
+    pub started_at: Option<f64>,
+    /// Where it came from, unless it is the web UI.
+    pub source: Option<String>,
+}
+
+/// A conversation: its metadata and its rows. Cheap to clone, whatever its size.
+#[derive(Clone)]
+pub struct Session {
+    id: SessionId,
+    source: Arc<String>,
+    entries: Vec<Entry>,
+    base: Option<Base>,
+}
+
+impl Session {
+    pub(crate) fn from_parts(id: SessionId, source: Arc<String>, entries: Vec<Entry>) -> Self {
+        Session { id, source, entries, base: None }
+    }
+
+    /// A session that is not stored yet.
+    pub fn new(id: SessionId, title: &str, now: Timestamp) -> Self {
+        let mut session = Session::from_parts(id, Arc::default(), Vec::new());
+        let now = now.to_string();
+        let id = quoted(session.id.as_str());
+        let title = quoted(title);
+        let metadata: [(&str, &str); 13] = [
+            ("session_id", &id),
+            ("title", &title),
+            ("created_at", &now),
+            ("updated_at", &now),
+            ("pinned", "false"),
+            ("archived", "false"),
+            ("active_stream_id", "null"),
+            ("pending_user_message", "null"),
+            ("pending_attachments", "[]"),
+            ("pending_started_at", "null"),
+            ("pending_user_source", "null"),
+            ("parent_session_id", "null"),
+            ("message_count", "0"),
+        ];
+        session.entries.extend(metadata.map(|(key, value)| Entry {
+            key: Piece::Owned(key.into()),
+            slot: Slot::Value(Piece::Owned(value.into())),
+        }));
+        session.entries.extend(
+            List::ALL.map(|list| Entry { key: Piece::Owned(list.key().into()), slot: Slot::Items(Vec::new()) }),
+        );
+        session
+    }
+
+    /// Its id: the name of its file, whatever the file says inside.
+    pub fn id(&self) -> &SessionId {
+        &self.id
+    }
+
+    pub(crate) fn source(&self) -> &str {
+        &self.source
+    }
+
+    pub(crate) fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    pub(crate) fn base(&self) -> Option<&Base> {
+        self.base.as_ref()
+    }
+
+    pub(crate) fn set_base(&mut self, revision: Revision) {
+        self.base = Some(Base { revision, messages: self.len(List::Messages) });
+    }
+
+    /// The revision that was read or saved; none for a session that was never stored.
+    pub fn revision(&self) -> Option<&Revision> {
+        self.base.as_ref().map(|base| &base.revision)
+    }
+
+    fn find(&self, key: &str) -> Option<usize> {
+        self.entries.iter().rposition(|entry| entry.key.text(&self.source) == key)
+    }
+
+    /// The JSON text of a top-level value. The three lists have calls of their own.
+    pub fn get(&self, key: &str) -> Option<&str> {
+        match &self.entries[self.find(key)?].slot {
+            Slot::Value(piece) => Some(piece.text(&self.source)),
+            Slot::Items(_) => None,
+        }
+    }
+
+    /// Gives a top-level key another value. A new key goes before the transcript, where metadata belongs.
+    pub fn set(&mut self, key: &str, json: &str) {
+        debug_assert!(serde_json::from_str::<serde::de::IgnoredAny>(json).is_ok(), "not JSON: {json}");
+        debug_assert!(List::ALL.iter().all(|list| list.key() != key), "{key} is a list");
+        let slot = Slot::Value(Piece::Owned(json.into()));
+        match self.find(key) {
+            Some(at) => self.entries[at].slot = slot,
+            None => {
+                let at = self.entries.iter().position(|entry| matches!(entry.slot, Slot::Items(_)));
+                let spelt = quoted(key);
+                let entry = Entry { key: Piece::Owned(spelt[1..spelt.len() - 1].into()), slot };
+                self.entries.insert(at.unwrap_or(self.entries.len()), entry);
+            }
+        }
+    }
+
+    /// Gives a top-level key a string as its value.
+    pub fn set_text(&mut self, key: &str, text: &str) {
+        self.set(key, &quoted(text));
+    }
+
+    fn text(&self, key: &str) -> Option<Cow<'_, str>> {
+        self.get(key).and_then(text_of)
+    }
+
+    fn number(&self, key: &str) -> Option<f64> {
+        self.get(key)?.parse().ok()
+    }
+
+    /// Its title.
+    pub fn title(&self) -> Cow<'_, str> {
+        self.text("title").unwrap_or_default()
+    }
+
+    /// When it was last changed, in seconds.
+    pub fn updated_at(&self) -> Option<f64> {
+        self.number("updated_at")
+    }
+
+    /// The run that answers the pending turn, as the file has it.
+    pub fn active_run(&self) -> Option<Cow<'_, str>> {
+        self.text("active_stream_id").filter(|run| !run.is_empty())
+    }
+
+    /// The user's message that waits for its answer.
+    pub fn pending_turn(&self) -> Option<PendingTurn> {
+        let message = self.text("pending_user_message").filter(|message| !message.is_empty())?;
+        Some(PendingTurn {
+            message: message.into_owned(),
+            attachments: self
+                .get("pending_attachments")
+                .filter(|list| list.starts_with('['))
+                .unwrap_or("[]")
+                .to_owned(),
+            started_at: self.number("pending_started_at"),
+            source: self.text("pending_user_source").map(Cow::into_owned),
+        })
+    }
+
+    /// Notes the user's message and the run that will answer it.
+    pub fn set_pending(&mut self, run: &RunId, turn: &PendingTurn, started_at: Timestamp) {
+        self.set_text("active_stream_id", run.as_str());
+        self.set_text("pending_user_message", &turn.message);
+        self.set("pending_attachments", &turn.attachments);
+        self.set("pending_started_at", &started_at.to_string());
+        match &turn.source {
+            Some(source) => self.set_text("pending_user_source", source),
+            None => self.set("pending_user_source", "null"),
+        }
+    }
+
+    /// Forgets the pending message and its run.
+    pub fn clear_pending(&mut self) {
+        for key in ["active_stream_id", "pending_user_message", "pending_started_at", "pending_user_source"] {
+            self.set(key, "null");
+        }
+        self.set("pending_attachments", "[]");
+    }
+
+    fn items(&self, list: List) -> &[Piece] {
+        match self.find(list.key()).map(|at| &self.entries[at].slot) {
+            Some(Slot::Items(items)) => items,
+            _ => &[],
+        }
+    }
+
+    fn items_mut(&mut self, list: List) -> Result<&mut Vec<Piece>, NotAList> {
+        let at = match self.find(list.key()) {
+            Some(at) => at,
+            None => {
+                let key = Piece::Owned(list.key().into());
+                self.entries.push(Entry { key, slot: Slot::Items(Vec::new()) });
+                self.entries.len() - 1
+            }
+        };
+        match &mut self.entries[at].slot {
+            Slot::Items(items) => Ok(items),
+            Slot::Value(_) => Err(NotAList { key: list.key() }),
+        }
+    }
+
+    /// How many items a list has.
+    pub fn len(&self, list: List) -> usize {
+        self.items(list).len()
+    }
+
+    /// Whether a list has no items.
+    pub fn is_empty(&self, list: List) -> bool {
+        self.items(list).is_empty()
+    }
+
+    /// The JSON texts of a list's items.
+    pub fn texts(&self, list: List) -> impl DoubleEndedIterator<Item = &str> + ExactSizeIterator {
+        self.items(list).iter().map(|piece| piece.text(&self.source))
+    }
+
+    /// The rows of the transcript, each parsed as it is reached.
+    pub fn messages(&self) -> impl DoubleEndedIterator<Item = Row> + ExactSizeIterator {
+        self.texts(List::Messages).map(Row::parse)
+    }
+
+    /// One row of the transcript.
+    pub fn message(&self, index: usize) -> Option<Row> {
+        self.items(List::Messages).get(index).map(|piece| Row::parse(piece.text(&self.source)))
+    }
+
+    /// The tool cards, each parsed as it is reached.
+    pub fn tool_cards(&self) -> impl DoubleEndedIterator<Item = ToolCard> + ExactSizeIterator {
+        self.texts(List::ToolCalls).map(ToolCard::parse)
+    }
+
+    /// Adds a row to the transcript's end.
+    pub fn push_message(&mut self, row: &Row) -> Result<(), NotAList> {
+        self.push_item(List::Messages, &row.fields().to_json())
+    }
+
+    /// Adds a tool card.
+    pub fn push_tool_card(&mut self, card: &ToolCard) -> Result<(), NotAList> {
+        self.push_item(List::ToolCalls, &card.fields().to_json())
+    }
+
+    /// Adds JSON text to a list's end.
+    pub fn push_item(&mut self, list: List, json: &str) -> Result<(), NotAList> {
+        debug_assert!(serde_json::from_str::<serde::de::IgnoredAny>(json).is_ok(), "not JSON: {json}");
+        self.items_mut(list)?.push(Piece::Owned(json.into()));
+        Ok(())
+    }
+
+    /// Puts another row in the place of one.
+    pub fn replace_message(&mut self, index: usize, row: &Row) -> Result<(), NotAList> {
+        self.items_mut(List::Messages)?[index] = Piece::Owned(row.fields().to_json().into());
+        Ok(())
+    }
+
+    /// Cuts a list to its first items. Saving a shorter transcript needs stated intent.
+    pub fn truncate(&mut self, list: List, len: usize) -> Result<(), NotAList> {
+        self.items_mut(list)?.truncate(len);
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session")
+            .field("id", &self.id)
+            .field("messages", &self.len(List::Messages))
+            .field("revision", &self.revision())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What is known of a session without reading its rows. There is no way to save it.
+#[derive(Debug, Clone)]
+pub struct Metadata {
+    head: Session,
+    message_count: usize,
+}
+
+impl Metadata {
+    pub(crate) fn new(head: Session, message_count: usize) -> Self {
+        Metadata { head, message_count }
+    }
+
+    /// The session's id.
+    pub fn id(&self) -> &SessionId {
+        &self.head.id
+    }
+
+    /// The stored revision.
+    pub fn revision(&self) -> Option<&Revision> {
+        self.head.revision()
+    }
+
+    /// Its title.
+    pub fn title(&self) -> Cow<'_, str> {
+        self.head.title()
+    }
+
+    /// When it was last changed, in seconds.
+    pub fn updated_at(&self) -> Option<f64> {
+        self.head.updated_at()
+    }
+
+    /// How many rows the transcript has.
+    pub fn message_count(&self) -> usize {
+        self.message_count
+    }
+
+    /// The run that answers the pending turn.
+    pub fn active_run(&self) -> Option<Cow<'_, str>> {
+        self.head.active_run()
+    }
+
+    /// The JSON text of a metadata key.
+    pub fn get(&self, key: &str) -> Option<&str> {
+        self.head.get(key)
+    }
+
+    /// The metadata keys and the JSON texts of their values, in the file's order.
+    pub fn iter(&self) -> impl Iterator<Item = (Cow<'_, str>, &str)> {
+        self.head.entries.iter().filter_map(|entry| match &entry.slot {
+            Slot::Value(piece) => Some((entry.key.text(&self.head.source).into(), piece.text(&self.head.source))),
+            Slot::Items(_) => None,
+        })
+    }
+}

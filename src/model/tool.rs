@@ -1,0 +1,54 @@
+//! One tool card: what the user sees of a tool call, tied to the row that made it.
+
+use std::borrow::Cow;
+
+use super::json::Object;
+use super::text::python_text;
+
+/// A tool call as the transcript shows it, with every key that anyone put into it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ToolCard {
+    fields: Object,
+}
+
+impl ToolCard {
+    /// Reads a card. A value that is no object gives a card without keys.
+    pub fn parse(text: &str) -> Self {
+        ToolCard { fields: Object::parse(text).unwrap_or_default() }
+    }
+
+    /// The tool's name.
+    pub fn name(&self) -> Cow<'_, str> {
+        self.fields.get("name").map(python_text).unwrap_or_default()
+    }
+
+    /// The card's own id.
+    pub fn tid(&self) -> Cow<'_, str> {
+        self.fields.get("tid").map(python_text).unwrap_or_default()
+    }
+
+    /// The row that the card belongs to.
+    pub fn row_index(&self) -> Option<usize> {
+        self.fields.get("assistant_msg_idx")?.parse().ok()
+    }
+
+    /// Ties the card to a row.
+    pub fn set_row_index(&mut self, index: usize) {
+        self.fields.set("assistant_msg_idx", index.to_string());
+    }
+
+    /// Whether the tool has answered.
+    pub fn is_done(&self) -> bool {
+        self.fields.is_true("done")
+    }
+
+    /// All of its keys.
+    pub fn fields(&self) -> &Object {
+        &self.fields
+    }
+
+    /// All of its keys, to be changed.
+    pub fn fields_mut(&mut self) -> &mut Object {
+        &mut self.fields
+    }
+}
