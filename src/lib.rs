@@ -4,3 +4,4 @@ pub mod entropy;
 pub mod format;
 pub mod limits;
 pub mod model;
+pub mod storage;

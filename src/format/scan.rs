@@ -231,7 +231,7 @@ impl Scanner {
         let line = &self.buffer[start..end];
         let nuls = line.iter().take_while(|byte| **byte == 0).count();
         if nuls > 0 {
-            self.glued = Some(Glued { next: start + nuls, end, reported: true });
+            self.glued = (start + nuls < end).then_some(Glued { next: start + nuls, end, reported: true });
             return Some(Found::Damage(self.damage(DamageKind::NulRun, self.offset(start), start + nuls)));
         }
         match first_value(line) {

@@ -1,0 +1,219 @@
+//! What every storage backend promises, in words of documents and journals. Blocking.
+//!
+//! Nothing else may be relied on:
+//! - A document that was put is there, whole, after a power cut, once `put_document` has returned. Before that it is
+//!   the old one or the new one, never a mixture.
+//! - A put names the revision that it replaces. If another is there, that is a value ([`PutOutcome::Conflict`]) and
+//!   nothing was written. What a put is told to keep is durable elsewhere before it is replaced.
+//! - Lines that were appended are there after the death of the process, once `append` has returned, and after a power
+//!   cut once their ticket is done; that covers every line before them. A line that was not acknowledged is absent or
+//!   whole. A reader never sees a line that is taken back later.
+//! - A journal has one writer. After a failed append or sync that writer does no more and says why; a new one begins
+//!   with what is really there.
+//! - A deleted session is not there, even if a crash interrupted its removal, and cannot be put or begun again.
+
+use std::fmt;
+
+use super::error::StorageError;
+use super::ticket::Ticket;
+use crate::format::EventRef;
+use crate::model::{Revision, RunId, SessionId};
+
+/// A stored document.
+#[derive(Debug, Clone)]
+pub struct Document {
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// Their revision.
+    pub revision: Revision,
+}
+
+/// The beginning of a stored document.
+#[derive(Debug, Clone)]
+pub struct DocumentHead {
+    /// Its first bytes.
+    pub bytes: Vec<u8>,
+    /// Whether that is all of it.
+    pub is_all: bool,
+    /// The revision of the whole.
+    pub revision: Revision,
+}
+
+/// What a put expects to replace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Expected {
+    /// Nothing: the document is new.
+    Absent,
+    /// Exactly this revision.
+    Revision(Revision),
+}
+
+/// How a document is put.
+#[derive(Debug, Clone)]
+pub struct Put {
+    /// What it replaces.
+    pub expected: Expected,
+    /// Whether the replaced version is kept.
+    pub keep_replaced: bool,
+}
+
+/// How a put ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PutOutcome {
+    /// The document is stored, and this is its revision.
+    Stored(Revision),
+    /// Something else is there than was expected; nothing was written.
+    Conflict {
+        /// What is there, if anything.
+        found: Option<Revision>,
+    },
+    /// The session was deleted; nothing was written.
+    Deleted,
+}
+
+/// How lasting an append has to be before it counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Durability {
+    /// It survives the death of the process.
+    #[default]
+    Buffered,
+    /// It survives a power cut.
+    Durable,
+}
+
+/// What is noted of a run when its journal is created.
+#[derive(Debug, Clone, Default)]
+pub struct Birth {
+    /// When it began, in seconds.
+    pub begun_at: f64,
+    /// For how long after its last append an outside producer counts as alive; none if it never does.
+    pub lease_seconds: Option<f64>,
+}
+
+/// Whether a journal takes more events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Seal {
+    /// It does.
+    #[default]
+    Open,
+    /// It ended with `done`: exactly one `stream_end` may follow.
+    Done,
+    /// It does not.
+    Closed,
+}
+
+impl Seal {
+    /// The seal after an event of this name that ends the run, or does not.
+    pub fn after(self, name: &str, is_terminal: bool) -> Seal {
+        match (self, is_terminal) {
+            (Seal::Open, false) => Seal::Open,
+            (Seal::Open, true) if name == "done" => Seal::Done,
+            _ => Seal::Closed,
+        }
+    }
+
+    /// Whether an event of this name may follow.
+    pub fn admits(self, name: &str) -> bool {
+        match self {
+            Seal::Open => true,
+            Seal::Done => name == "stream_end",
+            Seal::Closed => false,
+        }
+    }
+
+    /// The seal after a line that was found.
+    pub fn after_found(self, event: &EventRef<'_>) -> Seal {
+        self.after(&event.name, event.is_terminal())
+    }
+
+    /// Whether the run has ended.
+    pub fn is_sealed(self) -> bool {
+        self != Seal::Open
+    }
+}
+
+/// How a journal ends, as its next writer has to know it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Tail {
+    /// The highest number that was ever assigned, as far as can be known.
+    pub last_seq: u64,
+    /// Whether it takes more.
+    pub seal: Seal,
+    /// Bytes up to and including the last whole line.
+    pub extent: u64,
+}
+
+/// A journal and its one writer.
+#[derive(Debug)]
+pub struct OpenedJournal {
+    /// The writer.
+    pub writer: Box<dyn JournalWriter>,
+    /// Where it goes on.
+    pub tail: Tail,
+}
+
+/// An append that failed. Whole lines may have got through before the failure; they count as appended.
+#[derive(Debug)]
+pub struct AppendFailure {
+    /// How many of the batch's bytes, all of them whole lines, are in the journal.
+    pub kept_bytes: usize,
+    /// What went wrong.
+    pub error: StorageError,
+}
+
+/// The one writer of a journal.
+pub trait JournalWriter: Send + fmt::Debug {
+    /// Appends whole lines. They are visible to readers when this returns, and durable when the ticket is done.
+    fn append(&mut self, lines: &[u8], durability: Durability) -> Result<Ticket, AppendFailure>;
+
+    /// Takes no more, because the session is gone. Final.
+    fn fence(&mut self, why: &'static str);
+}
+
+/// The bytes of a journal, growing while it is written. Reading never repairs.
+pub trait JournalBytes: Send + fmt::Debug {
+    /// Reads at an offset; none at the end.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, StorageError>;
+}
+
+/// A store's documents and journals.
+pub trait Storage: Send + Sync + fmt::Debug {
+    /// A session's document.
+    fn document(&self, session: &SessionId) -> Result<Option<Document>, StorageError>;
+
+    /// At least the first bytes of a session's document.
+    fn document_head(&self, session: &SessionId, bytes: usize) -> Result<Option<DocumentHead>, StorageError>;
+
+    /// The revision of a session's document, without reading it.
+    fn document_revision(&self, session: &SessionId) -> Result<Option<Revision>, StorageError>;
+
+    /// Stores a document.
+    fn put_document(&self, session: &SessionId, bytes: &[u8], put: &Put) -> Result<PutOutcome, StorageError>;
+
+    /// The ids of all documents after this one, in order.
+    fn documents(&self, after: Option<&SessionId>, limit: usize) -> Result<Vec<SessionId>, StorageError>;
+
+    /// Whether another program left a backup of this document that it might put back.
+    fn has_foreign_backup(&self, session: &SessionId) -> Result<bool, StorageError>;
+
+    /// Deletes a session with its journals, into the trash. `false` if it is not there.
+    fn delete_session(&self, session: &SessionId) -> Result<bool, StorageError>;
+
+    /// Whether the session was deleted.
+    fn is_deleted(&self, session: &SessionId) -> Result<bool, StorageError>;
+
+    /// Creates a journal, durably, so that its run id is taken from now on.
+    fn create_journal(&self, session: &SessionId, run: &RunId, birth: &Birth) -> Result<OpenedJournal, StorageError>;
+
+    /// Opens a journal that exists, to append to it. What a crash left of a last line is kept aside and cut off.
+    fn open_journal(&self, session: &SessionId, run: &RunId) -> Result<OpenedJournal, StorageError>;
+
+    /// The bytes of a journal.
+    fn journal_bytes(&self, session: &SessionId, run: &RunId) -> Result<Option<Box<dyn JournalBytes>>, StorageError>;
+
+    /// The runs of a session that have a journal, in order.
+    fn journals(&self, session: &SessionId) -> Result<Vec<RunId>, StorageError>;
+
+    /// Moves a journal to the trash, for good: its run id is not taken again. `false` if there is none.
+    fn remove_journal(&self, session: &SessionId, run: &RunId) -> Result<bool, StorageError>;
+}

@@ -1,0 +1,133 @@
+//! The lower seam: syscalls. Real files and simulated ones look alike from here up.
+//!
+//! What survives a power cut, whoever implements this:
+//! - bytes of a file, once `sync` of it has returned; before that any suffix of the writes, or part of one, may be lost;
+//! - a name in a directory (created, renamed, removed), once `sync_dir` of that directory has returned; before that
+//!   each such change may be lost, and they may reach the medium in any order;
+//! - a rename changes both names or neither.
+//!
+//! What survives the death of the process alone: everything a call has returned from.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+/// How a file is opened. Files are created readable and writable by their owner alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// An existing file, to be read.
+    Read,
+    /// An existing file, to be read and written.
+    Write,
+    /// A file that does not exist yet, to be read and written.
+    CreateNew,
+}
+
+/// What a name stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileKind {
+    /// A plain file.
+    File,
+    /// A directory.
+    Directory,
+    /// Anything else.
+    Other,
+}
+
+/// What is known of a file without reading it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileStat {
+    /// What it is.
+    pub kind: FileKind,
+    /// Its length.
+    pub len: u64,
+    /// A number that no other file of this disk has at the same time.
+    pub inode: u64,
+    /// When its bytes last changed, in nanoseconds since 1970.
+    pub modified_nanos: i128,
+}
+
+/// A name in a directory.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DirEntry {
+    /// The name; one that is not UTF-8 is given with U+FFFD in it and fits no rule of ours.
+    pub name: String,
+    /// Whether it is a directory.
+    pub is_dir: bool,
+}
+
+/// An open file.
+pub trait DiskFile: Send + Sync + fmt::Debug {
+    /// Reads at an offset; fewer bytes than asked for may come, none at the end.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
+    /// Writes at an offset; fewer bytes than given may be taken.
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize>;
+    /// Cuts or extends the file.
+    fn set_len(&self, len: u64) -> io::Result<()>;
+    /// Makes its bytes and its length survive a power cut. After a failure nothing is known of what was written.
+    fn sync(&self) -> io::Result<()>;
+    /// What is known of it.
+    fn stat(&self) -> io::Result<FileStat>;
+}
+
+/// A lock that lasts as long as this value, or as the process.
+pub trait DiskLock: Send + Sync + fmt::Debug {
+    /// The locked file.
+    fn file(&self) -> &dyn DiskFile;
+}
+
+/// A disk.
+pub trait Disk: Send + Sync + fmt::Debug {
+    /// Opens a file.
+    fn open(&self, path: &Path, access: Access) -> io::Result<Box<dyn DiskFile>>;
+    /// What is known of a path.
+    fn stat(&self, path: &Path) -> io::Result<FileStat>;
+    /// Gives a file or directory another name, replacing a file that has it.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Removes a file's name.
+    fn remove_file(&self, path: &Path) -> io::Result<()>;
+    /// Creates a directory for its owner alone.
+    fn create_dir(&self, path: &Path) -> io::Result<()>;
+    /// The names in a directory, in no order.
+    fn read_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>>;
+    /// Makes the names in a directory survive a power cut.
+    fn sync_dir(&self, path: &Path) -> io::Result<()>;
+    /// Opens or creates a file and locks it. `WouldBlock` if somebody else holds it.
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>>;
+    /// The file system a path lies on, if it is one whose locks other machines may not see.
+    fn network_file_system(&self, path: &Path) -> io::Result<Option<&'static str>>;
+    /// A text that differs between two boots of this machine; empty where none is to be had.
+    fn boot_id(&self) -> String;
+}
+
+/// A disk that many share.
+pub type SharedDisk = Arc<dyn Disk>;
+
+/// Reads from an offset until the buffer is full or the file ends.
+pub(crate) fn read_full(file: &dyn DiskFile, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match file.read_at(&mut buffer[filled..], offset + filled as u64) {
+            Ok(0) => break,
+            Ok(read) => filled += read,
+            Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {}
+            Err(cause) => return Err(cause),
+        }
+    }
+    Ok(filled)
+}
+
+/// Writes everything, or says how much of it was taken before the failure.
+pub(crate) fn write_full(file: &dyn DiskFile, bytes: &[u8], offset: u64) -> Result<(), (usize, io::Error)> {
+    let mut written = 0;
+    while written < bytes.len() {
+        match file.write_at(&bytes[written..], offset + written as u64) {
+            Ok(0) => return Err((written, io::ErrorKind::WriteZero.into())),
+            Ok(taken) => written += taken,
+            Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {}
+            Err(cause) => return Err((written, cause)),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,162 @@
+//! What can go wrong on a disk, with the path and the attempt in every message.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::lock::Holder;
+use crate::model::{RunId, SessionId};
+
+/// A failure of storage. Clones share their cause, because a journal that failed tells every later caller why.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum StorageError {
+    /// The operating system refused.
+    #[error("could not {attempt} {}{}", path.display(), advice(source))]
+    Io {
+        /// What was tried.
+        attempt: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// Why it failed.
+        source: Arc<io::Error>,
+    },
+    /// A file is larger than we load.
+    #[error("{} has {bytes} bytes, and at most {max} are loaded: look at it with `less`, then make it smaller", path.display())]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// Its length.
+        bytes: u64,
+        /// The bound.
+        max: u64,
+    },
+    /// A small file of ours cannot be read.
+    #[error("{} is damaged ({reason}): move it away after a look", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Another process writes this directory.
+    #[error("{} is in use{}: stop that process, or only read", path.display(), held_by(holder))]
+    Busy {
+        /// The data directory.
+        path: PathBuf,
+        /// Who holds it, if the lock tells.
+        holder: Option<Holder>,
+    },
+    /// The directory lies on a file system whose locks cannot be trusted.
+    #[error("{} lies on {kind}, where a lock may not keep other machines out: use a local disk, or allow it if only this machine writes there", path.display())]
+    NetworkFileSystem {
+        /// The data directory.
+        path: PathBuf,
+        /// The file system.
+        kind: &'static str,
+    },
+    /// There is no such directory.
+    #[error("{} is not there: create a session first, or name another directory", path.display())]
+    NoDirectory {
+        /// The data directory.
+        path: PathBuf,
+    },
+    /// A newer program wrote this directory.
+    #[error("{} has format version {version}, and this program knows up to {known}: use a newer lastword", path.display())]
+    NewerFormat {
+        /// The file that says so.
+        path: PathBuf,
+        /// What it says.
+        version: u32,
+        /// What we know.
+        known: u32,
+    },
+    /// The store was opened to be read only.
+    #[error("the store is open for reading only: open it as a writer")]
+    ReadOnly,
+    /// The run's id was used before in this session.
+    #[error("run {run} of session {session} was begun before: choose another run id")]
+    RunTaken {
+        /// The session.
+        session: SessionId,
+        /// The run.
+        run: RunId,
+    },
+    /// There is no such run.
+    #[error("session {session} has no run {run}: begin it first")]
+    RunNotFound {
+        /// The session.
+        session: SessionId,
+        /// The run.
+        run: RunId,
+    },
+    /// The run takes no more events, ever.
+    #[error("run {run} takes no more events: {why}")]
+    Fenced {
+        /// The run.
+        run: RunId,
+        /// Why.
+        why: &'static str,
+    },
+    /// The journal failed before and is closed; its caller is told the first failure.
+    #[error(
+        "the journal of run {run} is closed since an earlier failure: reopen the run, and send again what was not acknowledged"
+    )]
+    Latched {
+        /// The run.
+        run: RunId,
+        /// The failure.
+        source: Box<StorageError>,
+    },
+}
+
+impl StorageError {
+    pub(crate) fn io(attempt: &'static str, path: &Path, source: io::Error) -> Self {
+        StorageError::Io { attempt, path: path.to_owned(), source: Arc::new(source) }
+    }
+
+    /// Whether the disk is full.
+    pub fn is_no_space(&self) -> bool {
+        match self {
+            StorageError::Io { source, .. } => is_full(source),
+            StorageError::Latched { source, .. } => source.is_no_space(),
+            _ => false,
+        }
+    }
+}
+
+fn is_full(cause: &io::Error) -> bool {
+    matches!(cause.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+fn advice(cause: &io::Error) -> &'static str {
+    match cause.kind() {
+        _ if is_full(cause) => " (make room on the disk, then try again)",
+        io::ErrorKind::PermissionDenied => " (give this user access to it)",
+        io::ErrorKind::IsADirectory | io::ErrorKind::NotADirectory => " (something else lies in its place)",
+        _ => "",
+    }
+}
+
+fn held_by(holder: &Option<Holder>) -> String {
+    holder.as_ref().map(|holder| format!(" by process {}", holder.pid)).unwrap_or_default()
+}
+
+/// Adds the attempt and the path to an operating system's error.
+pub(crate) trait Attempt<T> {
+    fn attempt(self, attempt: &'static str, path: &Path) -> Result<T, StorageError>;
+}
+
+impl<T> Attempt<T> for io::Result<T> {
+    fn attempt(self, attempt: &'static str, path: &Path) -> Result<T, StorageError> {
+        self.map_err(|cause| StorageError::io(attempt, path, cause))
+    }
+}
+
+/// A missing file is an answer, not a failure.
+pub(crate) fn optional<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(cause) if matches!(cause.kind(), io::ErrorKind::NotFound) => Ok(None),
+        Err(cause) => Err(cause),
+    }
+}

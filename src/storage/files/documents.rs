@@ -1,0 +1,100 @@
+//! Sidecars as documents: read whole or in part, replaced atomically, never without the expected revision.
+
+use super::write::open_plain;
+use super::{FileStorage, revision_of};
+use crate::limits::SIDECAR_BYTES_MAX;
+use crate::model::{Revision, SessionId};
+use crate::storage::contract::{Document, DocumentHead, Expected, Put, PutOutcome, Storage};
+use crate::storage::disk::{DiskFile, FileStat, read_full};
+use crate::storage::error::{Attempt, StorageError, optional};
+use crate::storage::layout::Layout;
+
+impl FileStorage {
+    fn open_document(&self, session: &SessionId) -> Result<Option<(Box<dyn DiskFile>, FileStat)>, StorageError> {
+        let path = self.layout.sidecar(session);
+        let Some(file) = open_plain(&*self.disk, &path)? else { return Ok(None) };
+        if self.is_deleted(session)? {
+            return Ok(None);
+        }
+        let stat = file.stat().attempt("look at", &path)?;
+        Ok(Some((file, stat)))
+    }
+
+    pub(super) fn read_document(&self, session: &SessionId) -> Result<Option<Document>, StorageError> {
+        let Some((file, stat)) = self.open_document(session)? else { return Ok(None) };
+        let path = self.layout.sidecar(session);
+        if stat.len > SIDECAR_BYTES_MAX {
+            return Err(StorageError::TooLarge { path, bytes: stat.len, max: SIDECAR_BYTES_MAX });
+        }
+        let mut bytes = vec![0; stat.len as usize];
+        let len = read_full(&*file, &mut bytes, 0).attempt("read", &path)?;
+        bytes.truncate(len);
+        Ok(Some(Document { bytes, revision: revision_of(&stat) }))
+    }
+
+    pub(super) fn read_document_head(
+        &self,
+        session: &SessionId,
+        bytes: usize,
+    ) -> Result<Option<DocumentHead>, StorageError> {
+        let Some((file, stat)) = self.open_document(session)? else { return Ok(None) };
+        let wanted = stat.len.min(bytes as u64) as usize;
+        let mut buffer = vec![0; wanted];
+        let len = read_full(&*file, &mut buffer, 0).attempt("read", &self.layout.sidecar(session))?;
+        buffer.truncate(len);
+        Ok(Some(DocumentHead { bytes: buffer, is_all: wanted as u64 == stat.len, revision: revision_of(&stat) }))
+    }
+
+    pub(super) fn stat_document(&self, session: &SessionId) -> Result<Option<Revision>, StorageError> {
+        let path = self.layout.sidecar(session);
+        let stat = optional(self.disk.stat(&path)).attempt("look at", &path)?;
+        Ok(if self.is_deleted(session)? { None } else { stat.as_ref().map(revision_of) })
+    }
+
+    /// A crash before the kept copy is durable leaves the old document and perhaps that copy; a crash behind it, what
+    /// a crash in `write::replace` leaves.
+    pub(super) fn write_document(
+        &self,
+        session: &SessionId,
+        bytes: &[u8],
+        put: &Put,
+    ) -> Result<PutOutcome, StorageError> {
+        let _one_at_a_time = self.put_gate(session);
+        if self.is_deleted(session)? {
+            return Ok(PutOutcome::Deleted);
+        }
+        let found = self.stat_document(session)?;
+        let expected = match &put.expected {
+            Expected::Absent => None,
+            Expected::Revision(revision) => Some(revision.clone()),
+        };
+        if found != expected {
+            return Ok(PutOutcome::Conflict { found });
+        }
+        if put.keep_replaced
+            && let Some(replaced) = self.read_document(session)?
+        {
+            self.keep(session, "session.json", &replaced.bytes)?;
+        }
+        self.replace(&self.layout.sidecar(session), bytes).map(PutOutcome::Stored)
+    }
+
+    pub(super) fn list_documents(
+        &self,
+        after: Option<&SessionId>,
+        limit: usize,
+    ) -> Result<Vec<SessionId>, StorageError> {
+        let root = self.layout.root();
+        let names = self.disk.read_dir(root).attempt("list", root)?;
+        let deleted = self.deleted_sessions()?;
+        let mut sessions: Vec<SessionId> = names
+            .iter()
+            .filter(|entry| !entry.is_dir)
+            .filter_map(|entry| Layout::session_of(&entry.name))
+            .filter(|session| after.is_none_or(|after| session > after) && !deleted.contains(session))
+            .collect();
+        sessions.sort_unstable();
+        sessions.truncate(limit);
+        Ok(sessions)
+    }
+}

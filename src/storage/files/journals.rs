@@ -1,0 +1,248 @@
+//! Run journals as files: created once, appended to by one writer, cut back to whole lines before anything is added.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::open_files::{OpenFile, OpenFiles};
+use super::tail::{FoundTail, find_tail};
+use super::write::{self, open_plain};
+use super::{FileStorage, Storage};
+use crate::format::LineShape;
+use crate::limits::LINE_BYTES_MAX;
+use crate::model::{RunId, SessionId};
+use crate::storage::contract::{AppendFailure, Birth, Durability, JournalBytes, JournalWriter, OpenedJournal, Tail};
+use crate::storage::disk::{Access, DiskFile, SharedDisk, read_full, write_full};
+use crate::storage::error::{Attempt, StorageError, optional};
+use crate::storage::layout::Layout;
+use crate::storage::ticket::{Durable, Ticket};
+
+impl FileStorage {
+    /// Creates a run's record and its empty journal.
+    ///
+    /// What a crash leaves: any of the two files, or both, and no event in either. The run was not acknowledged, and
+    /// the same id can be begun again in this boot, because nobody can have seen an event of it.
+    pub(super) fn create_run_file(
+        &self,
+        session: &SessionId,
+        run: &RunId,
+        birth: &Birth,
+    ) -> Result<OpenedJournal, StorageError> {
+        self.refuse_taken(session, run)?;
+        let folder = self.layout.journals_of(session);
+        write::ensure_dirs(&*self.disk, &folder)?;
+        self.write_record(session, run, &self.new_record(birth))?;
+        let path = self.layout.journal(session, run);
+        if optional(self.disk.stat(&path)).attempt("look at", &path)?.is_none() {
+            write::create(&*self.disk, &path, b"")?;
+        }
+        self.disk.sync_dir(&folder).attempt("sync the folder", &folder)?;
+        Ok(self.opened(path, run, Tail::default()))
+    }
+
+    fn refuse_taken(&self, session: &SessionId, run: &RunId) -> Result<(), StorageError> {
+        let taken = || StorageError::RunTaken { session: session.clone(), run: run.clone() };
+        if self.is_deleted(session)? {
+            return Err(taken());
+        }
+        let path = self.layout.journal(session, run);
+        let is_used = optional(self.disk.stat(&path)).attempt("look at", &path)?.is_some_and(|stat| stat.len > 0);
+        let record = self.read_record(session, run)?;
+        let began_elsewhere = record.is_some_and(|known| known.removed_at.is_some() || known.boot_id != self.boot_id);
+        if is_used || began_elsewhere { Err(taken()) } else { Ok(()) }
+    }
+
+    /// Opens a run that was begun before. A crash while the torn tail is cut leaves it cut or not.
+    pub(super) fn open_run_file(&self, session: &SessionId, run: &RunId) -> Result<OpenedJournal, StorageError> {
+        let path = self.layout.journal(session, run);
+        let not_found = || StorageError::RunNotFound { session: session.clone(), run: run.clone() };
+        if self.is_deleted(session)? {
+            return Err(not_found());
+        }
+        let file = optional(self.disk.open(&path, Access::Write)).attempt("open", &path)?.ok_or_else(not_found)?;
+        let len = file.stat().attempt("look at", &path)?.len;
+        let mut found = find_tail(&*file, len, &LineShape::new(session, run)).attempt("read", &path)?;
+        self.admit(session, run, &mut found)?;
+        self.mend_tail(session, run, &*file, &mut found)?;
+        Ok(self.opened(path, run, found.tail))
+    }
+
+    /// Whether this run may be appended to at all. A journal of another program is taken over with its first append;
+    /// that program may have shown the event whose line is torn, so its number is left out.
+    fn admit(&self, session: &SessionId, run: &RunId, found: &mut FoundTail) -> Result<(), StorageError> {
+        let fenced = |why| Err(StorageError::Fenced { run: run.clone(), why });
+        match self.read_record(session, run)? {
+            Some(record) if record.removed_at.is_some() => fenced("it was removed"),
+            Some(record) if record.boot_id == self.boot_id => Ok(()),
+            Some(_) => fenced("the machine was restarted since, and events that readers had seen may be lost"),
+            None if found.has_our_lines => fenced("the note of when it began is lost, so that numbers might repeat"),
+            None => {
+                found.tail.last_seq += u64::from(found.rest.torn_bytes > 0);
+                let birth = Birth { begun_at: self.clock.now().seconds(), lease_seconds: None };
+                self.write_record(session, run, &self.new_record(&birth))
+            }
+        }
+    }
+
+    fn mend_tail(
+        &self,
+        session: &SessionId,
+        run: &RunId,
+        file: &dyn DiskFile,
+        found: &mut FoundTail,
+    ) -> Result<(), StorageError> {
+        let path = self.layout.journal(session, run);
+        if found.rest.torn_bytes > 0 {
+            self.keep_torn_tail(session, run, file, found)?;
+            file.set_len(found.tail.extent).attempt("cut the torn end of", &path)?;
+            file.sync().attempt("sync", &path)?;
+        }
+        if found.rest.lacks_line_feed {
+            write_full(file, b"\n", found.tail.extent).map_err(|(_, cause)| StorageError::io("write", &path, cause))?;
+            found.tail.extent += 1;
+        }
+        Ok(())
+    }
+
+    /// A torn line is no event, but its bytes are somebody's words. Of a tail longer than any line the beginning is kept.
+    fn keep_torn_tail(
+        &self,
+        session: &SessionId,
+        run: &RunId,
+        file: &dyn DiskFile,
+        found: &FoundTail,
+    ) -> Result<(), StorageError> {
+        let mut torn = vec![0; found.rest.torn_bytes.min(LINE_BYTES_MAX as u64) as usize];
+        let path = self.layout.journal(session, run);
+        let len = read_full(file, &mut torn, found.tail.extent).attempt("read", &path)?;
+        torn.truncate(len);
+        match torn.iter().all(|byte| *byte == 0) {
+            true => Ok(()),
+            false => self.keep(session, &format!("{run}-torn-at-{}", found.tail.extent), &torn),
+        }
+    }
+
+    fn opened(&self, path: PathBuf, run: &RunId, tail: Tail) -> OpenedJournal {
+        let writer = FileJournal {
+            disk: self.disk.clone(),
+            open_files: self.open_files.clone(),
+            place: Arc::default(),
+            path,
+            run: run.clone(),
+            extent: tail.extent,
+            closed: None,
+        };
+        OpenedJournal { writer: Box::new(writer), tail }
+    }
+
+    pub(super) fn read_run_file(
+        &self,
+        session: &SessionId,
+        run: &RunId,
+    ) -> Result<Option<Box<dyn JournalBytes>>, StorageError> {
+        let path = self.layout.journal(session, run);
+        let Some(file) = open_plain(&*self.disk, &path)? else { return Ok(None) };
+        Ok(if self.is_deleted(session)? { None } else { Some(Box::new(FileBytes { file, path })) })
+    }
+
+    pub(super) fn list_run_files(&self, session: &SessionId) -> Result<Vec<RunId>, StorageError> {
+        let folder = self.layout.journals_of(session);
+        if self.is_deleted(session)? {
+            return Ok(Vec::new());
+        }
+        let names = optional(self.disk.read_dir(&folder)).attempt("list", &folder)?.unwrap_or_default();
+        let mut runs: Vec<RunId> =
+            names.iter().filter(|entry| !entry.is_dir).filter_map(|entry| Layout::run_of(&entry.name)).collect();
+        runs.sort_unstable();
+        Ok(runs)
+    }
+}
+
+/// The writer of one journal file.
+#[derive(Debug)]
+struct FileJournal {
+    disk: SharedDisk,
+    open_files: Arc<OpenFiles>,
+    place: Arc<OpenFile>,
+    path: PathBuf,
+    run: RunId,
+    /// Bytes of whole lines; the next line goes there.
+    extent: u64,
+    /// Why it does no more.
+    closed: Option<StorageError>,
+}
+
+impl JournalWriter for FileJournal {
+    /// A crash leaves any part of the lines; the next writer cuts back to the last whole one.
+    fn append(&mut self, lines: &[u8], durability: Durability) -> Result<Ticket, AppendFailure> {
+        if let Some(error) = &self.closed {
+            return Err(AppendFailure { kept_bytes: 0, error: error.clone() });
+        }
+        let extent = self.extent;
+        let place = self.place.clone();
+        let written = self.open_files.with(&place, &*self.disk, &self.path, |file| {
+            let outcome = write_full(file, lines, extent);
+            if let Err((taken, _)) = &outcome {
+                // If even this fails, the part of a line stays and the next writer cuts it.
+                let _ = file.set_len(extent + whole_lines(lines, *taken) as u64);
+            }
+            outcome
+        });
+        match written {
+            Ok(Ok(())) => {
+                self.extent += lines.len() as u64;
+                Ok(self.settle(durability))
+            }
+            Ok(Err((taken, cause))) => Err(self.fail("write", whole_lines(lines, taken), cause)),
+            Err(cause) => Err(self.fail("open", 0, cause)),
+        }
+    }
+
+    fn fence(&mut self, why: &'static str) {
+        self.closed = Some(StorageError::Fenced { run: self.run.clone(), why });
+    }
+}
+
+impl FileJournal {
+    fn settle(&mut self, durability: Durability) -> Ticket {
+        if durability == Durability::Buffered {
+            self.place.mark_unsynced(true);
+            return Ticket::buffered();
+        }
+        let place = self.place.clone();
+        let synced = self.open_files.with(&place, &*self.disk, &self.path, |file| file.sync());
+        match synced.and_then(|outcome| outcome) {
+            Ok(()) => {
+                self.place.mark_unsynced(false);
+                Ticket::durable(Durable::after_sync())
+            }
+            Err(cause) => Ticket::failed(self.fail("sync", 0, cause).error),
+        }
+    }
+
+    /// After a failed write or sync nobody knows what the medium holds, and a retry that succeeds would prove nothing.
+    fn fail(&mut self, attempt: &'static str, kept_bytes: usize, cause: std::io::Error) -> AppendFailure {
+        let error = StorageError::io(attempt, &self.path, cause);
+        self.closed = Some(StorageError::Latched { run: self.run.clone(), source: Box::new(error.clone()) });
+        AppendFailure { kept_bytes, error }
+    }
+}
+
+/// How many of the bytes taken are whole lines. One that lacks only its line feed is whole: a reader may have seen it.
+fn whole_lines(lines: &[u8], taken: usize) -> usize {
+    if lines.get(taken) == Some(&b'\n') {
+        return taken;
+    }
+    memchr::memrchr(b'\n', &lines[..taken]).map_or(0, |at| at + 1)
+}
+
+#[derive(Debug)]
+struct FileBytes {
+    file: Box<dyn DiskFile>,
+    path: PathBuf,
+}
+
+impl JournalBytes for FileBytes {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, StorageError> {
+        self.file.read_at(buffer, offset).attempt("read", &self.path)
+    }
+}

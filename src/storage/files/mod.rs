@@ -1,0 +1,230 @@
+//! Local files as storage: a data directory that the reference program can read too.
+
+mod documents;
+mod journals;
+mod open_files;
+mod record;
+mod tail;
+mod trash;
+mod write;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
+use serde::{Deserialize, Serialize};
+
+use self::open_files::OpenFiles;
+use super::contract::{Birth, Document, DocumentHead, JournalBytes, OpenedJournal, Put, PutOutcome, Storage};
+use super::disk::SharedDisk;
+use super::error::{Attempt, StorageError, optional};
+use super::layout::{Layout, TEMP_PREFIX};
+use super::lock::WriterLock;
+use crate::clock::Clock;
+use crate::entropy::{Entropy, uuid4};
+use crate::limits::OPEN_JOURNALS_MAX;
+use crate::model::{Revision, RunId, SessionId};
+
+/// The newest format that this program knows.
+const FORMAT_VERSION: u32 = 1;
+
+/// How many documents can be put at the same time without waiting for each other, more or less.
+const PUT_GATES: usize = 64;
+
+/// Whether a directory is opened to be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// As its one writer. Creates what is missing.
+    Write,
+    /// As one of any number of readers. Creates nothing, changes nothing.
+    ReadOnly,
+}
+
+/// What file storage needs from outside.
+#[derive(Debug, Clone)]
+pub struct FilesOptions {
+    /// Writer or reader.
+    pub mode: Mode,
+    /// Whether a network file system is accepted although its locks may not keep other machines out.
+    pub allow_network_fs: bool,
+    /// Tells the time.
+    pub clock: Arc<dyn Clock>,
+    /// Gives unique names.
+    pub entropy: Arc<dyn Entropy>,
+}
+
+/// A data directory on a disk.
+#[derive(Debug)]
+pub struct FileStorage {
+    disk: SharedDisk,
+    layout: Layout,
+    clock: Arc<dyn Clock>,
+    entropy: Arc<dyn Entropy>,
+    open_files: Arc<OpenFiles>,
+    put_gates: Vec<Mutex<()>>,
+    boot_id: String,
+    lock: Option<WriterLock>,
+}
+
+/// The contents of `_lastword.json`.
+#[derive(Debug, Serialize, Deserialize)]
+struct Identity {
+    store: String,
+    format: u32,
+}
+
+impl FileStorage {
+    /// Opens a data directory.
+    ///
+    /// A writer that dies here leaves, in this order: an empty directory; a lock file, which says nothing unless it is
+    /// held; the store's identity, whole or not there. The next writer goes on from each of them.
+    pub fn open(disk: SharedDisk, root: &Path, options: FilesOptions) -> Result<Self, StorageError> {
+        let layout = Layout::new(root);
+        if options.mode == Mode::Write {
+            write::ensure_dirs(&*disk, root)?;
+        } else if optional(disk.stat(root)).attempt("open", root)?.is_none() {
+            return Err(StorageError::NoDirectory { path: root.to_owned() });
+        }
+        let mut storage = FileStorage {
+            boot_id: disk.boot_id(),
+            open_files: Arc::new(OpenFiles::new(OPEN_JOURNALS_MAX)),
+            put_gates: (0..PUT_GATES).map(|_| Mutex::new(())).collect(),
+            clock: options.clock,
+            entropy: options.entropy,
+            lock: None,
+            layout,
+            disk,
+        };
+        if options.mode == Mode::Write {
+            storage.lock = Some(storage.take_lock(options.allow_network_fs)?);
+        }
+        storage.check_identity()?;
+        if options.mode == Mode::Write {
+            storage.tidy()?;
+        }
+        Ok(storage)
+    }
+
+    fn take_lock(&self, allow_network_fs: bool) -> Result<WriterLock, StorageError> {
+        let root = self.layout.root();
+        let network = self.disk.network_file_system(root).attempt("look at the file system of", root)?;
+        if let Some(kind) = network.filter(|_| !allow_network_fs) {
+            return Err(StorageError::NetworkFileSystem { path: root.to_owned(), kind });
+        }
+        WriterLock::take(&*self.disk, &self.layout, self.clock.now())
+    }
+
+    fn check_identity(&self) -> Result<(), StorageError> {
+        let path = self.layout.identity();
+        match write::read_small::<Identity>(&*self.disk, &path)? {
+            Some(found) if found.format > FORMAT_VERSION => {
+                Err(StorageError::NewerFormat { path, version: found.format, known: FORMAT_VERSION })
+            }
+            None if self.lock.is_some() => {
+                let identity = Identity { store: uuid4(&*self.entropy), format: FORMAT_VERSION };
+                self.replace(&path, &write::to_json_line(&identity)).map(drop)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes what earlier writers had not finished writing, and finishes what they had not finished deleting.
+    fn tidy(&self) -> Result<(), StorageError> {
+        let root = self.layout.root();
+        let names = self.disk.read_dir(root).attempt("list", root)?;
+        for stale in names.iter().filter(|entry| entry.name.starts_with(TEMP_PREFIX) && !entry.is_dir) {
+            let path = root.join(&stale.name);
+            self.disk.remove_file(&path).attempt("remove", &path)?;
+        }
+        self.finish_deletions(&names)
+    }
+
+    fn must_write(&self) -> Result<(), StorageError> {
+        if self.lock.is_some() { Ok(()) } else { Err(StorageError::ReadOnly) }
+    }
+
+    fn put_gate(&self, session: &SessionId) -> MutexGuard<'_, ()> {
+        let hash = crc32c::crc32c(session.as_str().as_bytes()) as usize;
+        self.put_gates[hash % PUT_GATES].lock()
+    }
+
+    /// Puts a file in place, durably, whole or not at all.
+    fn replace(&self, path: &Path, bytes: &[u8]) -> Result<Revision, StorageError> {
+        write::replace(&*self.disk, &*self.entropy, path, bytes)
+    }
+
+    /// Keeps bytes of a session that something is about to replace.
+    fn keep(&self, session: &SessionId, label: &str, bytes: &[u8]) -> Result<(), StorageError> {
+        let folder = self.layout.kept_of(session);
+        write::ensure_dirs(&*self.disk, &folder)?;
+        let micros = self.clock.now().micros();
+        let unique = uuid4(&*self.entropy);
+        self.replace(&folder.join(format!("{micros}-{}-{label}", &unique[..8])), bytes).map(drop)
+    }
+}
+
+impl Storage for FileStorage {
+    fn document(&self, session: &SessionId) -> Result<Option<Document>, StorageError> {
+        self.read_document(session)
+    }
+
+    fn document_head(&self, session: &SessionId, bytes: usize) -> Result<Option<DocumentHead>, StorageError> {
+        self.read_document_head(session, bytes)
+    }
+
+    fn document_revision(&self, session: &SessionId) -> Result<Option<Revision>, StorageError> {
+        self.stat_document(session)
+    }
+
+    fn put_document(&self, session: &SessionId, bytes: &[u8], put: &Put) -> Result<PutOutcome, StorageError> {
+        self.must_write()?;
+        self.write_document(session, bytes, put)
+    }
+
+    fn documents(&self, after: Option<&SessionId>, limit: usize) -> Result<Vec<SessionId>, StorageError> {
+        self.list_documents(after, limit)
+    }
+
+    fn has_foreign_backup(&self, session: &SessionId) -> Result<bool, StorageError> {
+        let path = self.layout.backup(session);
+        Ok(optional(self.disk.stat(&path)).attempt("look at", &path)?.is_some())
+    }
+
+    fn delete_session(&self, session: &SessionId) -> Result<bool, StorageError> {
+        self.must_write()?;
+        self.move_session_to_trash(session)
+    }
+
+    fn is_deleted(&self, session: &SessionId) -> Result<bool, StorageError> {
+        let path = self.layout.tombstone(session);
+        Ok(optional(self.disk.stat(&path)).attempt("look at", &path)?.is_some())
+    }
+
+    fn create_journal(&self, session: &SessionId, run: &RunId, birth: &Birth) -> Result<OpenedJournal, StorageError> {
+        self.must_write()?;
+        self.create_run_file(session, run, birth)
+    }
+
+    fn open_journal(&self, session: &SessionId, run: &RunId) -> Result<OpenedJournal, StorageError> {
+        self.must_write()?;
+        self.open_run_file(session, run)
+    }
+
+    fn journal_bytes(&self, session: &SessionId, run: &RunId) -> Result<Option<Box<dyn JournalBytes>>, StorageError> {
+        self.read_run_file(session, run)
+    }
+
+    fn journals(&self, session: &SessionId) -> Result<Vec<RunId>, StorageError> {
+        self.list_run_files(session)
+    }
+
+    fn remove_journal(&self, session: &SessionId, run: &RunId) -> Result<bool, StorageError> {
+        self.must_write()?;
+        self.move_run_to_trash(session, run)
+    }
+}
+
+/// The revision of a file: a save gives it another inode, a change in place another length or time.
+fn revision_of(stat: &super::disk::FileStat) -> Revision {
+    Revision::new(&format!("{:x}-{:x}-{:x}", stat.inode, stat.len, stat.modified_nanos))
+}

@@ -1,0 +1,90 @@
+//! The journal files that are open for appending: one a live run, and only so many of them.
+
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+
+use crate::storage::disk::{Access, Disk, DiskFile};
+
+/// The place of one journal's open file. It may be closed behind its writer's back and is then opened again.
+#[derive(Debug, Default)]
+pub(super) struct OpenFile {
+    file: Mutex<Option<Box<dyn DiskFile>>>,
+    last_used: AtomicU64,
+    has_unsynced: AtomicBool,
+    failure: Mutex<Option<io::Error>>,
+}
+
+/// All open journal files, least recently used first out.
+#[derive(Debug)]
+pub(super) struct OpenFiles {
+    max: usize,
+    uses: AtomicU64,
+    files: Mutex<Vec<Weak<OpenFile>>>,
+}
+
+impl OpenFiles {
+    pub(super) fn new(max: usize) -> Self {
+        OpenFiles { max, uses: AtomicU64::new(0), files: Mutex::new(Vec::new()) }
+    }
+
+    /// Works on a journal's file, opening it if it is not open.
+    pub(super) fn with<T>(
+        &self,
+        place: &Arc<OpenFile>,
+        disk: &dyn Disk,
+        path: &Path,
+        work: impl FnOnce(&dyn DiskFile) -> T,
+    ) -> io::Result<T> {
+        if let Some(failure) = place.failure.lock().take() {
+            return Err(failure);
+        }
+        place.last_used.store(self.uses.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+        let mut file = place.file.lock();
+        if let Some(file) = &*file {
+            return Ok(work(&**file));
+        }
+        self.make_room(place);
+        let opened = file.insert(disk.open(path, Access::Write)?);
+        Ok(work(&**opened))
+    }
+
+    /// Forgets files whose runs are gone, and closes the one that was not used for longest if there are too many.
+    fn make_room(&self, newcomer: &Arc<OpenFile>) {
+        let mut files = self.files.lock();
+        files.retain(|place| place.upgrade().is_some_and(|place| !Arc::ptr_eq(&place, newcomer)));
+        if files.len() >= self.max
+            && let Some(oldest) = files.iter().filter_map(Weak::upgrade).min_by_key(|place| place.last_used())
+            && oldest.close()
+        {
+            files.retain(|place| !place.ptr_eq(&Arc::downgrade(&oldest)));
+        }
+        files.push(Arc::downgrade(newcomer));
+    }
+}
+
+impl OpenFile {
+    pub(super) fn mark_unsynced(&self, has_unsynced: bool) {
+        self.has_unsynced.store(has_unsynced, Ordering::Relaxed);
+    }
+
+    fn last_used(&self) -> u64 {
+        self.last_used.load(Ordering::Relaxed)
+    }
+
+    /// Closes the file unless its writer is at work. What it has not synced is synced first: a write error that the
+    /// kernel would report to this file alone must not be lost with it. A failure waits for the writer's next call.
+    fn close(&self) -> bool {
+        let Some(mut place) = self.file.try_lock() else { return false };
+        let Some(file) = place.take() else { return true };
+        if self.has_unsynced.swap(false, Ordering::Relaxed)
+            && let Err(failure) = file.sync()
+        {
+            *self.failure.lock() = Some(failure);
+        }
+        true
+    }
+}

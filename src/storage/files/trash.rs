@@ -1,0 +1,116 @@
+//! Deletion: a durable tombstone first, then everything of the session into the trash. Nothing is ever unlinked.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::{FileStorage, Storage, write};
+use crate::entropy::uuid4;
+use crate::model::{RunId, SessionId};
+use crate::storage::contract::Birth;
+use crate::storage::disk::DirEntry;
+use crate::storage::error::{Attempt, StorageError, optional};
+use crate::storage::layout::Layout;
+
+/// The contents of a tombstone.
+#[derive(Debug, Serialize, Deserialize)]
+struct Tombstone {
+    session_id: String,
+    deleted_at: f64,
+    /// Names the folder in the trash.
+    generation: String,
+}
+
+impl FileStorage {
+    /// Deletes a session.
+    ///
+    /// A crash before the tombstone is durable leaves the session, or deletes it. A crash behind it leaves the session
+    /// deleted with some of its files not yet in the trash; readers do not see them, and the next writer moves them.
+    pub(super) fn move_session_to_trash(&self, session: &SessionId) -> Result<bool, StorageError> {
+        let _one_at_a_time = self.put_gate(session);
+        if self.is_deleted(session)? || !self.has_parts(session)? {
+            return Ok(false);
+        }
+        let tombstone = Tombstone {
+            session_id: session.to_string(),
+            deleted_at: self.clock.now().seconds(),
+            generation: uuid4(&*self.entropy),
+        };
+        write::ensure_dirs(&*self.disk, &self.layout.tombstones())?;
+        self.replace(&self.layout.tombstone(session), &write::to_json_line(&tombstone))?;
+        self.move_parts(session, &tombstone.generation)?;
+        Ok(true)
+    }
+
+    fn has_parts(&self, session: &SessionId) -> Result<bool, StorageError> {
+        for path in [self.layout.sidecar(session), self.layout.journals_of(session)] {
+            if optional(self.disk.stat(&path)).attempt("look at", &path)?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn move_parts(&self, session: &SessionId, generation: &str) -> Result<(), StorageError> {
+        let folder = self.layout.trash_of(session, generation);
+        write::ensure_dirs(&*self.disk, &folder)?;
+        self.move_part(&self.layout.journals_of(session), &folder.join("run_journal"))?;
+        self.move_part(&self.layout.backup(session), &folder.join("session.json.bak"))?;
+        self.move_part(&self.layout.sidecar(session), &folder.join("session.json"))
+    }
+
+    fn move_part(&self, from: &Path, to: &Path) -> Result<(), StorageError> {
+        if optional(self.disk.rename(from, to)).attempt("move to the trash", from)?.is_none() {
+            return Ok(());
+        }
+        for folder in [to, from].map(|path| path.parent().expect("a file lies in a folder")) {
+            self.disk.sync_dir(folder).attempt("sync the folder", folder)?;
+        }
+        Ok(())
+    }
+
+    /// Moves to the trash what a crash left of deleted sessions.
+    pub(super) fn finish_deletions(&self, root_names: &[DirEntry]) -> Result<(), StorageError> {
+        let deleted = self.deleted_sessions()?;
+        if deleted.is_empty() {
+            return Ok(());
+        }
+        let journals = self.layout.journals();
+        let with_journals = optional(self.disk.read_dir(&journals)).attempt("list", &journals)?.unwrap_or_default();
+        let left = root_names.iter().filter_map(|entry| Layout::session_of(&entry.name));
+        let left = left.chain(with_journals.iter().filter_map(|entry| SessionId::parse(&entry.name).ok()));
+        for session in left.filter(|session| deleted.contains(session)).collect::<HashSet<_>>() {
+            let path = self.layout.tombstone(&session);
+            if let Some(tombstone) = write::read_small::<Tombstone>(&*self.disk, &path)? {
+                self.move_parts(&session, &tombstone.generation)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The sessions that have a tombstone.
+    pub(super) fn deleted_sessions(&self) -> Result<HashSet<SessionId>, StorageError> {
+        let folder = self.layout.tombstones();
+        let names = optional(self.disk.read_dir(&folder)).attempt("list", &folder)?.unwrap_or_default();
+        Ok(names.iter().filter_map(|entry| Layout::session_of(&entry.name)).collect())
+    }
+
+    /// Removes one journal. Its record stays, so that its id is not taken again; the record is durable before the
+    /// journal moves, so that a crash leaves the journal or its removal.
+    pub(super) fn move_run_to_trash(&self, session: &SessionId, run: &RunId) -> Result<bool, StorageError> {
+        let path = self.layout.journal(session, run);
+        if optional(self.disk.stat(&path)).attempt("look at", &path)?.is_none() {
+            return Ok(false);
+        }
+        let now = self.clock.now().seconds();
+        let known = self.read_record(session, run)?;
+        let mut record = known.unwrap_or_else(|| self.new_record(&Birth { begun_at: now, lease_seconds: None }));
+        record.removed_at = Some(now);
+        self.write_record(session, run, &record)?;
+        let folder = self.layout.trash_of(session, &uuid4(&*self.entropy));
+        write::ensure_dirs(&*self.disk, &folder)?;
+        self.move_part(&path, &folder.join(format!("{run}.jsonl")))?;
+        Ok(true)
+    }
+}

@@ -1,0 +1,55 @@
+//! One writer a data directory: an advisory lock, and a note of who holds it.
+
+use serde::{Deserialize, Serialize};
+
+use super::disk::{Access, Disk, DiskLock, read_full, write_full};
+use super::error::{Attempt, StorageError};
+use super::layout::Layout;
+use crate::clock::Timestamp;
+use crate::limits::RECORD_BYTES_MAX;
+
+/// Who holds a data directory.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Holder {
+    /// Its process.
+    pub pid: u32,
+    /// When it took the lock, in seconds since 1970.
+    pub started_at: f64,
+    /// In which boot of the machine.
+    pub boot_id: String,
+}
+
+/// The right to write a data directory, for as long as this value lives.
+#[derive(Debug)]
+pub(crate) struct WriterLock {
+    _lock: Box<dyn DiskLock>,
+}
+
+impl WriterLock {
+    /// Takes the lock and notes who took it. The kernel lets it go when the process ends, however it ends, so a note
+    /// that is found without a held lock is history.
+    pub(crate) fn take(disk: &dyn Disk, layout: &Layout, now: Timestamp) -> Result<Self, StorageError> {
+        let path = layout.lock();
+        let lock = match disk.lock(&path) {
+            Ok(lock) => lock,
+            Err(cause) if cause.kind() == std::io::ErrorKind::WouldBlock => {
+                return Err(StorageError::Busy { path: layout.root().to_owned(), holder: holder(disk, layout) });
+            }
+            Err(cause) => return Err(StorageError::io("lock", &path, cause)),
+        };
+        let holder = Holder { pid: std::process::id(), started_at: now.seconds(), boot_id: disk.boot_id() };
+        let mut note = serde_json::to_vec(&holder).expect("numbers and text become JSON");
+        note.push(b'\n');
+        lock.file().set_len(0).attempt("write", &path)?;
+        write_full(lock.file(), &note, 0).map_err(|(_, cause)| StorageError::io("write", &path, cause))?;
+        Ok(WriterLock { _lock: lock })
+    }
+}
+
+/// Who last took the lock. Whether it is still held only the lock itself tells.
+pub(crate) fn holder(disk: &dyn Disk, layout: &Layout) -> Option<Holder> {
+    let file = disk.open(&layout.lock(), Access::Read).ok()?;
+    let mut note = vec![0; RECORD_BYTES_MAX as usize];
+    let len = read_full(&*file, &mut note, 0).ok()?;
+    serde_json::from_slice(&note[..len]).ok()
+}

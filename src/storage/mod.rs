@@ -1,0 +1,28 @@
+//! The upper seam: a store's documents and journals, wherever they are kept.
+//!
+//! [`Storage`] is what the rest of the house relies on; local files are one way to provide it, and another engine can
+//! stand beside them. [`Disk`] is the seam below local files, so that the protocols of writing, syncing and renaming
+//! are themselves what a simulated crash interrupts. Nothing above this folder names a file.
+
+mod contract;
+mod disk;
+mod error;
+mod files;
+mod layout;
+mod lock;
+mod os;
+#[cfg(any(test, feature = "sim"))]
+pub mod sim;
+mod ticket;
+
+pub use contract::{
+    AppendFailure, Birth, Document, DocumentHead, Durability, Expected, JournalBytes, JournalWriter, OpenedJournal,
+    Put, PutOutcome, Seal, Storage, Tail,
+};
+pub use disk::{Access, DirEntry, Disk, DiskFile, DiskLock, FileKind, FileStat, SharedDisk};
+pub use error::StorageError;
+pub use files::{FileStorage, FilesOptions, Mode};
+pub use layout::Layout;
+pub use lock::Holder;
+pub use os::OsDisk;
+pub use ticket::{Durable, Ticket};

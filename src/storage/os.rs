@@ -1,0 +1,168 @@
+//! The real disk: the operating system's files. The only place that names `std::fs`.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::Path;
+use std::time::UNIX_EPOCH;
+
+use fs2::FileExt;
+
+use super::disk::{Access, DirEntry, Disk, DiskFile, DiskLock, FileKind, FileStat};
+
+/// The operating system's file system.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct OsDisk;
+
+impl Disk for OsDisk {
+    fn open(&self, path: &Path, access: Access) -> io::Result<Box<dyn DiskFile>> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(access != Access::Read).create_new(access == Access::CreateNew);
+        let file = private(&mut options).open(path)?;
+        Ok(Box::new(OsFile { file }))
+    }
+
+    fn stat(&self, path: &Path) -> io::Result<FileStat> {
+        fs::metadata(path).map(|metadata| stat_of(&metadata))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        let mut builder = fs::DirBuilder::new();
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.create(path)
+    }
+
+    fn read_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
+        fs::read_dir(path)?.map(|entry| entry.and_then(|entry| entry_of(&entry))).collect()
+    }
+
+    #[cfg(unix)]
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        File::open(path)?.sync_all()
+    }
+
+    /// Other systems give no way to do it; docs/format.md says what that costs.
+    #[cfg(not(unix))]
+    fn sync_dir(&self, _path: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        let file = private(&mut options).open(path)?;
+        file.try_lock_exclusive().map_err(|cause| {
+            let held = cause.raw_os_error() == fs2::lock_contended_error().raw_os_error();
+            if held { io::ErrorKind::WouldBlock.into() } else { cause }
+        })?;
+        Ok(Box::new(OsFile { file }))
+    }
+
+    #[cfg(target_os = "linux")]
+    fn network_file_system(&self, path: &Path) -> io::Result<Option<&'static str>> {
+        let kind = rustix::fs::statfs(path)?.f_type;
+        Ok(NETWORK_FILE_SYSTEMS.iter().find(|(magic, _)| i64::from(*magic) == kind as i64).map(|(_, name)| *name))
+    }
+
+    /// Only Linux is asked; elsewhere the owner has to know.
+    #[cfg(not(target_os = "linux"))]
+    fn network_file_system(&self, _path: &Path) -> io::Result<Option<&'static str>> {
+        Ok(None)
+    }
+
+    fn boot_id(&self) -> String {
+        let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        id.trim().to_owned()
+    }
+}
+
+/// Numbers from the kernel's `magic.h`.
+#[cfg(target_os = "linux")]
+const NETWORK_FILE_SYSTEMS: [(u32, &str); 7] = [
+    (0x6969, "NFS"),
+    (0xff53_4d42, "CIFS"),
+    (0xfe53_4d42, "SMB"),
+    (0x517b, "SMB"),
+    (0x0102_1997, "9P"),
+    (0x00c3_6400, "Ceph"),
+    (0x5346_414f, "AFS"),
+];
+
+fn private(options: &mut OpenOptions) -> &mut OpenOptions {
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);
+    options
+}
+
+fn entry_of(entry: &fs::DirEntry) -> io::Result<DirEntry> {
+    let is_dir = entry.file_type()?.is_dir();
+    Ok(DirEntry { name: entry.file_name().to_string_lossy().into_owned(), is_dir })
+}
+
+fn stat_of(metadata: &fs::Metadata) -> FileStat {
+    let kind = match metadata.file_type() {
+        kind if kind.is_file() => FileKind::File,
+        kind if kind.is_dir() => FileKind::Directory,
+        _ => FileKind::Other,
+    };
+    #[cfg(unix)]
+    let inode = std::os::unix::fs::MetadataExt::ino(metadata);
+    #[cfg(not(unix))]
+    let inode = 0;
+    let modified = metadata.modified().ok().and_then(|moment| moment.duration_since(UNIX_EPOCH).ok());
+    let modified_nanos = modified.unwrap_or_default().as_nanos() as i128;
+    FileStat { kind, len: metadata.len(), inode, modified_nanos }
+}
+
+#[derive(Debug)]
+struct OsFile {
+    file: File,
+}
+
+impl DiskFile for OsFile {
+    #[cfg(unix)]
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        std::os::unix::fs::FileExt::read_at(&self.file, buffer, offset)
+    }
+
+    #[cfg(windows)]
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        std::os::windows::fs::FileExt::seek_read(&self.file, buffer, offset)
+    }
+
+    #[cfg(unix)]
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        std::os::unix::fs::FileExt::write_at(&self.file, bytes, offset)
+    }
+
+    #[cfg(windows)]
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        std::os::windows::fs::FileExt::seek_write(&self.file, bytes, offset)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.file.set_len(len)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn stat(&self) -> io::Result<FileStat> {
+        self.file.metadata().map(|metadata| stat_of(&metadata))
+    }
+}
+
+impl DiskLock for OsFile {
+    fn file(&self) -> &dyn DiskFile {
+        self
+    }
+}

@@ -1,0 +1,308 @@
+//! The two images of a simulated disk and the unsynced changes between them.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Component, Path};
+
+use crate::storage::disk::{DirEntry, FileKind, FileStat};
+
+const ROOT: u64 = 1;
+
+/// A change of a file's bytes.
+#[derive(Debug, Clone)]
+pub(super) enum Change {
+    Write { offset: u64, bytes: Vec<u8> },
+    SetLen(u64),
+}
+
+impl Change {
+    fn apply(&self, bytes: &mut Vec<u8>) {
+        match self {
+            Change::SetLen(len) => bytes.resize(*len as usize, 0),
+            Change::Write { offset, bytes: written } => {
+                let (start, end) = (*offset as usize, *offset as usize + written.len());
+                if bytes.len() < end {
+                    bytes.resize(end, 0);
+                }
+                bytes[start..end].copy_from_slice(written);
+            }
+        }
+    }
+
+    /// The same change, cut off after so many bytes.
+    fn torn(&self, keep: usize) -> Change {
+        match self {
+            Change::Write { offset, bytes } => {
+                Change::Write { offset: *offset, bytes: bytes[..keep.min(bytes.len())].to_vec() }
+            }
+            whole => whole.clone(),
+        }
+    }
+}
+
+/// The bytes of a file.
+#[derive(Debug, Clone, Default)]
+pub(super) struct FileImage {
+    live: Vec<u8>,
+    durable: Vec<u8>,
+    pub(super) unsynced: Vec<Change>,
+    modified: i128,
+}
+
+/// What a crash does to a file's unsynced changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FileFate {
+    Kept,
+    Lost,
+    /// So many changes whole, and of the next one so many bytes.
+    Torn {
+        changes: usize,
+        bytes: usize,
+    },
+    /// The new length, and zeroes where nothing was synced.
+    Zeroed,
+}
+
+impl FileImage {
+    fn crash(&mut self, fate: FileFate) {
+        let mut bytes = self.durable.clone();
+        match fate {
+            FileFate::Lost => {}
+            FileFate::Kept => self.unsynced.iter().for_each(|change| change.apply(&mut bytes)),
+            FileFate::Torn { changes, bytes: keep } => {
+                self.unsynced.iter().take(changes).for_each(|change| change.apply(&mut bytes));
+                if let Some(torn) = self.unsynced.get(changes) {
+                    torn.torn(keep).apply(&mut bytes);
+                }
+            }
+            FileFate::Zeroed => bytes.resize(self.live.len(), 0),
+        }
+        self.live.clone_from(&bytes);
+        self.durable = bytes;
+        self.unsynced.clear();
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum Inode {
+    File(FileImage),
+    Dir { live: BTreeMap<String, u64>, durable: BTreeMap<String, u64> },
+}
+
+/// A change of one directory, or of two by a rename.
+#[derive(Debug, Clone)]
+struct DirChange {
+    removes: Option<(u64, String)>,
+    adds: Option<(u64, String, u64)>,
+    /// Directories that are not synced since.
+    waits_for: Vec<u64>,
+}
+
+/// Everything on the disk.
+#[derive(Debug)]
+pub(super) struct Image {
+    inodes: BTreeMap<u64, Inode>,
+    unsynced_names: Vec<DirChange>,
+    next_inode: u64,
+    ticks: i128,
+}
+
+impl Image {
+    pub(super) fn new() -> Self {
+        let root = Inode::Dir { live: BTreeMap::new(), durable: BTreeMap::new() };
+        Image { inodes: BTreeMap::from([(ROOT, root)]), unsynced_names: Vec::new(), next_inode: 2, ticks: 0 }
+    }
+
+    pub(super) fn inode(&self, inode: u64) -> io::Result<&Inode> {
+        self.inodes.get(&inode).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn file_mut(&mut self, inode: u64) -> io::Result<&mut FileImage> {
+        match self.inodes.get_mut(&inode) {
+            Some(Inode::File(file)) => Ok(file),
+            Some(Inode::Dir { .. }) => Err(io::ErrorKind::IsADirectory.into()),
+            None => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    fn names(&self, dir: u64) -> io::Result<&BTreeMap<String, u64>> {
+        match self.inode(dir)? {
+            Inode::Dir { live, .. } => Ok(live),
+            Inode::File(_) => Err(io::ErrorKind::NotADirectory.into()),
+        }
+    }
+
+    pub(super) fn find(&self, path: &Path) -> io::Result<Option<u64>> {
+        let mut at = ROOT;
+        for part in path.components() {
+            let Component::Normal(name) = part else { continue };
+            match self.names(at)?.get(&*name.to_string_lossy()) {
+                Some(inode) => at = *inode,
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(at))
+    }
+
+    fn place(&self, path: &Path) -> io::Result<(u64, String)> {
+        let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_string_lossy().into_owned();
+        let folder = self.find(path.parent().unwrap_or(Path::new("")))?.ok_or(io::ErrorKind::NotFound)?;
+        self.names(folder)?;
+        Ok((folder, name))
+    }
+
+    fn record(&mut self, removes: Option<(u64, String)>, adds: Option<(u64, String, u64)>) {
+        let mut waits_for: Vec<u64> =
+            removes.iter().map(|(dir, _)| *dir).chain(adds.iter().map(|(dir, ..)| *dir)).collect();
+        waits_for.dedup();
+        let change = DirChange { removes, adds, waits_for };
+        self.apply_names(&change, false);
+        self.unsynced_names.push(change);
+    }
+
+    fn apply_names(&mut self, change: &DirChange, to_durable: bool) {
+        let mut within = |dir: u64, work: &dyn Fn(&mut BTreeMap<String, u64>)| {
+            if let Some(Inode::Dir { live, durable }) = self.inodes.get_mut(&dir) {
+                work(if to_durable { durable } else { live });
+            }
+        };
+        if let Some((dir, name)) = &change.removes {
+            within(*dir, &|names| drop(names.remove(name)));
+        }
+        if let Some((dir, name, inode)) = &change.adds {
+            within(*dir, &|names| drop(names.insert(name.clone(), *inode)));
+        }
+    }
+
+    fn add(&mut self, path: &Path, inode: Inode) -> io::Result<u64> {
+        let (dir, name) = self.place(path)?;
+        let number = self.next_inode;
+        self.next_inode += 1;
+        self.inodes.insert(number, inode);
+        self.record(None, Some((dir, name, number)));
+        Ok(number)
+    }
+
+    pub(super) fn create_file(&mut self, path: &Path) -> io::Result<u64> {
+        self.add(path, Inode::File(FileImage::default()))
+    }
+
+    pub(super) fn create_dir(&mut self, path: &Path) -> io::Result<()> {
+        self.add(path, Inode::Dir { live: BTreeMap::new(), durable: BTreeMap::new() }).map(drop)
+    }
+
+    pub(super) fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
+        let inode = self.find(from)?.ok_or(io::ErrorKind::NotFound)?;
+        let target = self.find(to)?;
+        if target.is_some_and(|target| matches!(self.inodes.get(&target), Some(Inode::Dir { .. }))) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let (from, to) = (self.place(from)?, self.place(to)?);
+        self.record(Some(from), Some((to.0, to.1, inode)));
+        Ok(())
+    }
+
+    pub(super) fn remove(&mut self, path: &Path) -> io::Result<()> {
+        let place = self.place(path)?;
+        self.record(Some(place), None);
+        Ok(())
+    }
+
+    pub(super) fn read_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
+        let dir = self.find(path)?.ok_or(io::ErrorKind::NotFound)?;
+        let is_dir = |inode: &u64| matches!(self.inodes.get(inode), Some(Inode::Dir { .. }));
+        Ok(self
+            .names(dir)?
+            .iter()
+            .map(|(name, inode)| DirEntry { name: name.clone(), is_dir: is_dir(inode) })
+            .collect())
+    }
+
+    pub(super) fn stat(&self, inode: u64) -> io::Result<FileStat> {
+        Ok(match self.inode(inode)? {
+            Inode::File(file) => {
+                FileStat { kind: FileKind::File, len: file.live.len() as u64, inode, modified_nanos: file.modified }
+            }
+            Inode::Dir { .. } => FileStat { kind: FileKind::Directory, len: 0, inode, modified_nanos: 0 },
+        })
+    }
+
+    pub(super) fn read(&self, inode: u64, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let Inode::File(file) = self.inode(inode)? else { return Err(io::ErrorKind::IsADirectory.into()) };
+        let rest = file.live.get(offset as usize..).unwrap_or_default();
+        let len = rest.len().min(buffer.len());
+        buffer[..len].copy_from_slice(&rest[..len]);
+        Ok(len)
+    }
+
+    pub(super) fn change(&mut self, inode: u64, change: Change) -> io::Result<()> {
+        self.ticks += 1;
+        let ticks = self.ticks;
+        let file = self.file_mut(inode)?;
+        change.apply(&mut file.live);
+        file.modified = ticks;
+        file.unsynced.push(change);
+        Ok(())
+    }
+
+    pub(super) fn sync(&mut self, inode: u64) -> io::Result<()> {
+        let file = self.file_mut(inode)?;
+        for change in std::mem::take(&mut file.unsynced) {
+            change.apply(&mut file.durable);
+        }
+        Ok(())
+    }
+
+    pub(super) fn forget_unsynced(&mut self, inode: u64) -> io::Result<()> {
+        self.file_mut(inode)?.unsynced.clear();
+        Ok(())
+    }
+
+    pub(super) fn sync_dir(&mut self, dir: u64) {
+        let mut waiting = Vec::new();
+        for mut change in std::mem::take(&mut self.unsynced_names) {
+            change.waits_for.retain(|waits| *waits != dir);
+            if change.waits_for.is_empty() {
+                self.apply_names(&change, true);
+            } else {
+                waiting.push(change);
+            }
+        }
+        self.unsynced_names = waiting;
+    }
+
+    /// The files that have unsynced changes.
+    pub(super) fn unsynced_files(&self) -> Vec<(u64, &FileImage)> {
+        let files = self.inodes.iter().filter_map(|(number, inode)| match inode {
+            Inode::File(file) if !file.unsynced.is_empty() => Some((*number, file)),
+            _ => None,
+        });
+        files.collect()
+    }
+
+    pub(super) fn unsynced_name_changes(&self) -> usize {
+        self.unsynced_names.len()
+    }
+
+    /// After a crash with these fates there is only what the medium holds.
+    pub(super) fn settle(&mut self, files: &[(u64, FileFate)], names_kept: &[bool]) {
+        let changes = std::mem::take(&mut self.unsynced_names);
+        for (change, kept) in changes.iter().zip(names_kept) {
+            if *kept {
+                self.apply_names(change, true);
+            }
+        }
+        for inode in self.inodes.values_mut() {
+            match inode {
+                Inode::Dir { live, durable } => live.clone_from(durable),
+                Inode::File(file) if file.unsynced.is_empty() => file.crash(FileFate::Lost),
+                Inode::File(_) => {}
+            }
+        }
+        for (number, fate) in files {
+            if let Some(Inode::File(file)) = self.inodes.get_mut(number) {
+                file.crash(*fate);
+            }
+        }
+    }
+}
