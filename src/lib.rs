@@ -1,7 +1,22 @@
-//! Lastword.
+//! Lastword is the crash-proof session store behind a chat UI for AI agents: the last word is never lost.
+//!
+//! Sessions are JSON files, every streamed answer has an append-only journal, and what was acknowledged is there after
+//! `kill -9`. Start with [`Store`]; `docs/architecture.md` shows the house, `docs/format.md` every byte on disk.
+
 pub mod clock;
 pub mod entropy;
 pub mod format;
+pub mod journal;
 pub mod limits;
 pub mod model;
+pub mod sidecar;
 pub mod storage;
+mod store;
+
+pub use journal::{
+    AppendError, Appended, Found, JournalEvent, ReadOptions, Replay, ReplayStatus, RunEvents, RunReader, RunSummary,
+};
+pub use model::{Cursor, Event, List, Metadata, Revision, Row, RunId, Session, SessionId, ToolCard};
+pub use sidecar::{SaveIntent, SaveOptions, SidecarError};
+pub use storage::{Durability, Durable, StorageError, Ticket};
+pub use store::{After, Follow, Listed, NewSession, Options, Outcome, Run, Store, StoreError, UserTurn};

@@ -89,7 +89,8 @@ struct Glued {
 }
 
 /// Where something was found in the buffer.
-enum Found {
+#[derive(Debug)]
+pub(crate) enum Found {
     Own { start: usize, end: usize },
     Any { start: usize, end: usize },
     Damage(Damage),
@@ -125,9 +126,13 @@ impl Scanner {
 
     /// The next record among the whole lines that are there. `None` asks for more bytes.
     pub fn next_record(&mut self) -> Option<Record<'_>> {
+        self.find_next().map(|found| self.give(found))
+    }
+
+    pub(crate) fn find_next(&mut self) -> Option<Found> {
         loop {
             if let Some(found) = self.next_glued() {
-                return Some(self.give(found));
+                return Some(found);
             }
             let Some(length) = memchr::memchr(b'\n', &self.buffer[self.at + self.searched..]) else {
                 self.wait_for_line_end();
@@ -138,7 +143,7 @@ impl Scanner {
             self.at = end + 1;
             self.searched = 0;
             if let Some(found) = self.judge(start, end) {
-                return Some(self.give(found));
+                return Some(found);
             }
         }
     }
@@ -146,17 +151,20 @@ impl Scanner {
     /// The records of the last line when no more bytes will come: it lacks its line feed. A whole record is given like
     /// any other, the rest is a torn tail.
     pub fn next_of_tail(&mut self) -> Option<Record<'_>> {
+        self.find_in_tail().map(|found| self.give(found))
+    }
+
+    pub(crate) fn find_in_tail(&mut self) -> Option<Found> {
         let found = match self.next_glued() {
             Some(found) => found,
             None => self.judge_tail()?,
         };
-        let found = match found {
+        Some(match found {
             Found::Damage(damage) if self.glued.is_none() && damage.kind != DamageKind::LineTooLong => {
                 Found::Damage(self.damage(DamageKind::TornTail, damage.offset, self.buffer.len()))
             }
             found => found,
-        };
-        Some(self.give(found))
+        })
     }
 
     fn judge_tail(&mut self) -> Option<Found> {
@@ -183,7 +191,8 @@ impl Scanner {
         self.base + at as u64
     }
 
-    fn give(&self, found: Found) -> Record<'_> {
+    /// The record that was found. Only the last one found is still there.
+    pub(crate) fn give(&self, found: Found) -> Record<'_> {
         match found {
             Found::Damage(damage) => Record::Damage(damage),
             Found::Own { start, end } => {

@@ -253,6 +253,17 @@ impl Session {
         })
     }
 
+    /// Whether a run is spoken of anywhere in the session. A text that happens to hold its id counts too.
+    pub fn mentions(&self, run: &RunId) -> bool {
+        let is_there = |text: &str| memchr::memmem::find(text.as_bytes(), run.as_str().as_bytes()).is_some();
+        let of = |piece: &Piece| matches!(piece, Piece::Owned(text) if is_there(text));
+        is_there(&self.source)
+            || self.entries.iter().any(|entry| match &entry.slot {
+                Slot::Value(value) => of(value),
+                Slot::Items(items) => items.iter().any(of),
+            })
+    }
+
     /// Notes the user's message and the run that will answer it.
     pub fn set_pending(&mut self, run: &RunId, turn: &PendingTurn, started_at: Timestamp) {
         self.set_text("active_stream_id", run.as_str());

@@ -155,7 +155,7 @@ pub struct OpenedJournal {
 /// An append that failed. Whole lines may have got through before the failure; they count as appended.
 #[derive(Debug)]
 pub struct AppendFailure {
-    /// How many of the batch's bytes, all of them whole lines, are in the journal.
+    /// How many of the batch's bytes are in the journal, all of them whole lines, the last perhaps without its line feed.
     pub kept_bytes: usize,
     /// What went wrong.
     pub error: StorageError,

@@ -17,13 +17,13 @@ impl Durable {
 ///
 /// Today each journal syncs its own file before the ticket is handed out, so that it is always settled. Callers must
 /// not count on that: one sync for all journals will settle tickets later and from another thread.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 #[must_use = "a ticket says when an append is durable"]
 pub struct Ticket {
     settled: Result<Durable, Unsynced>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum Unsynced {
     NotAskedFor,
     Failed(StorageError),
@@ -34,12 +34,16 @@ impl Ticket {
         Ticket { settled: Ok(proof) }
     }
 
-    pub(super) fn buffered() -> Self {
+    pub(crate) fn buffered() -> Self {
         Ticket { settled: Err(Unsynced::NotAskedFor) }
     }
 
-    pub(super) fn failed(error: StorageError) -> Self {
+    pub(crate) fn failed(error: StorageError) -> Self {
         Ticket { settled: Err(Unsynced::Failed(error)) }
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        matches!(self.settled, Err(Unsynced::Failed(_)))
     }
 
     /// Waits until what was appended, and everything before it, survives a power cut. `None` if that was not asked for.

@@ -9,8 +9,10 @@ use crate::storage::disk::{DiskFile, FileStat, read_full};
 use crate::storage::error::{Attempt, StorageError, optional};
 use crate::storage::layout::Layout;
 
+type OpenDocument = (Box<dyn DiskFile>, FileStat);
+
 impl FileStorage {
-    fn open_document(&self, session: &SessionId) -> Result<Option<(Box<dyn DiskFile>, FileStat)>, StorageError> {
+    fn open_document(&self, session: &SessionId) -> Result<Option<OpenDocument>, StorageError> {
         let path = self.layout.sidecar(session);
         let Some(file) = open_plain(&*self.disk, &path)? else { return Ok(None) };
         if self.is_deleted(session)? {

@@ -16,10 +16,10 @@ use serde::{Deserialize, Serialize};
 
 use self::open_files::OpenFiles;
 use super::contract::{Birth, Document, DocumentHead, JournalBytes, OpenedJournal, Put, PutOutcome, Storage};
-use super::disk::SharedDisk;
+use super::disk::{Disk, SharedDisk};
 use super::error::{Attempt, StorageError, optional};
 use super::layout::{Layout, TEMP_PREFIX};
-use super::lock::WriterLock;
+use super::lock::{self, Holder, WriterLock};
 use crate::clock::Clock;
 use crate::entropy::{Entropy, uuid4};
 use crate::limits::OPEN_JOURNALS_MAX;
@@ -103,6 +103,11 @@ impl FileStorage {
             storage.tidy()?;
         }
         Ok(storage)
+    }
+
+    /// Who last took the writer's lock of a data directory.
+    pub fn last_holder(disk: &dyn Disk, root: &Path) -> Option<Holder> {
+        lock::holder(disk, &Layout::new(root))
     }
 
     fn take_lock(&self, allow_network_fs: bool) -> Result<WriterLock, StorageError> {

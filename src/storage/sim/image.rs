@@ -161,16 +161,22 @@ impl Image {
     }
 
     fn apply_names(&mut self, change: &DirChange, to_durable: bool) {
-        let mut within = |dir: u64, work: &dyn Fn(&mut BTreeMap<String, u64>)| {
-            if let Some(Inode::Dir { live, durable }) = self.inodes.get_mut(&dir) {
-                work(if to_durable { durable } else { live });
-            }
-        };
-        if let Some((dir, name)) = &change.removes {
-            within(*dir, &|names| drop(names.remove(name)));
+        if let Some((dir, name)) = &change.removes
+            && let Some(names) = self.names_mut(*dir, to_durable)
+        {
+            names.remove(name);
         }
-        if let Some((dir, name, inode)) = &change.adds {
-            within(*dir, &|names| drop(names.insert(name.clone(), *inode)));
+        if let Some((dir, name, inode)) = &change.adds
+            && let Some(names) = self.names_mut(*dir, to_durable)
+        {
+            names.insert(name.clone(), *inode);
+        }
+    }
+
+    fn names_mut(&mut self, dir: u64, of_durable: bool) -> Option<&mut BTreeMap<String, u64>> {
+        match self.inodes.get_mut(&dir)? {
+            Inode::Dir { live, durable } => Some(if of_durable { durable } else { live }),
+            Inode::File(_) => None,
         }
     }
 

@@ -1,0 +1,126 @@
+//! The command line: one file a subcommand. Results on stdout, everything else on stderr.
+
+mod append;
+mod failure;
+mod ls;
+mod new;
+mod output;
+mod show;
+mod tail;
+mod turn;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand, ValueEnum};
+use lastword::{Durability, Options, RunId, SessionId, Store};
+
+use self::failure::Failure;
+
+/// The crash-proof session store behind a chat UI for AI agents.
+#[derive(Debug, Parser)]
+#[command(version, about, after_help = EXIT_CODES)]
+struct Cli {
+    /// The data directory.
+    #[arg(long, global = true, env = "LASTWORD_DATA", default_value = "lastword-data", value_name = "DIR")]
+    data: PathBuf,
+
+    /// Results for machines: JSON.
+    #[arg(long, global = true)]
+    json: bool,
+
+    /// Write to a network file system, although its lock may not keep other machines out.
+    #[arg(long, global = true)]
+    allow_network_fs: bool,
+
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXIT_CODES: &str =
+    "Exit codes: 0 done, 1 the answer is no (not found, refused), 2 usage, 3 busy, 4 storage failure.";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Create a session and print its id.
+    New(new::Args),
+    /// List the sessions, the one changed last first.
+    Ls(ls::Args),
+    /// Show a session.
+    Show(show::Args),
+    /// Begin a turn and print the id of its run.
+    Turn(turn::Args),
+    /// Append events to a run: JSON lines {"event","payload"} on stdin, {"seq"} on stdout for each.
+    Append(append::Args),
+    /// Print the events of a run as its journal has them.
+    Tail(tail::Args),
+}
+
+/// How lasting an event is before it is acknowledged.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Lasting {
+    /// It survives kill -9.
+    Buffered,
+    /// It survives a power cut.
+    Durable,
+}
+
+impl From<Lasting> for Durability {
+    fn from(lasting: Lasting) -> Self {
+        match lasting {
+            Lasting::Buffered => Durability::Buffered,
+            Lasting::Durable => Durability::Durable,
+        }
+    }
+}
+
+/// What every subcommand is told.
+#[derive(Debug)]
+struct Context {
+    data: PathBuf,
+    json: bool,
+    allow_network_fs: bool,
+}
+
+impl Context {
+    fn options(&self) -> Options {
+        Options { allow_network_fs: self.allow_network_fs, ..Options::default() }
+    }
+
+    /// The data directory, to be written. Busy if another process writes it.
+    fn writer(&self) -> Result<Store, Failure> {
+        Ok(Store::open(&self.data, self.options())?)
+    }
+
+    /// The data directory, to be read beside whoever writes it.
+    fn reader(&self) -> Result<Store, Failure> {
+        Ok(Store::open_read_only(&self.data, self.options())?)
+    }
+}
+
+/// The id of a session that should be there. One that breaks the rules cannot be.
+fn session_to_find(text: &str) -> Result<SessionId, Failure> {
+    SessionId::parse(text).map_err(|cause| Failure::No(format!("there is no such session: {cause}")))
+}
+
+/// The id of a run that should be there.
+fn run_to_find(text: &str) -> Result<RunId, Failure> {
+    RunId::parse(text).map_err(|cause| Failure::No(format!("there is no such run: {cause}")))
+}
+
+pub(crate) fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let context = Context { data: cli.data, json: cli.json, allow_network_fs: cli.allow_network_fs };
+    let done = match cli.command {
+        Command::New(args) => new::run(&context, args),
+        Command::Ls(args) => ls::run(&context, args),
+        Command::Show(args) => show::run(&context, args),
+        Command::Turn(args) => turn::run(&context, args),
+        Command::Append(args) => append::run(&context, args),
+        Command::Tail(args) => tail::run(&context, args),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}

@@ -1,0 +1,67 @@
+//! `lastword show`
+
+use std::io::{self, Write};
+
+use lastword::format::encode;
+use lastword::model::Object;
+use lastword::{List, Metadata, Row, Session};
+
+use super::failure::Failure;
+use super::{Context, output, session_to_find};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The session.
+    id: String,
+    /// Only what stands before the transcript.
+    #[arg(long)]
+    metadata: bool,
+}
+
+pub(super) fn run(context: &Context, args: Args) -> Result<(), Failure> {
+    let id = session_to_find(&args.id)?;
+    let store = context.reader()?;
+    if args.metadata {
+        return print_metadata(&store.metadata(&id)?, context.json);
+    }
+    let session = store.get_session(&id)?;
+    match context.json {
+        true => output::all(|out| out.write_all(encode(&session).bytes())),
+        false => output::all(|out| print_session(&session, out)),
+    }
+}
+
+fn print_metadata(metadata: &Metadata, json: bool) -> Result<(), Failure> {
+    let mut object = Object::default();
+    for (key, value) in metadata.iter() {
+        object.set(&key, output::on_one_line(value));
+    }
+    object.set("message_count", metadata.message_count().to_string());
+    if json {
+        return output::line(&object.to_json());
+    }
+    output::all(|out| object.iter().try_for_each(|(key, value)| writeln!(out, "{key}: {}", output::plain(value))))
+}
+
+fn print_session(session: &Session, out: &mut dyn Write) -> io::Result<()> {
+    let rows = session.len(List::Messages);
+    writeln!(out, "{} ({}, {rows} messages)", output::plain(&session.title()), session.id())?;
+    for row in session.messages() {
+        print_row(&row, out)?;
+    }
+    if let Some(turn) = session.pending_turn() {
+        let run = session.active_run().unwrap_or_default();
+        writeln!(out, "\nuser (waiting for run {})\n{}", output::plain(&run), indented(&turn.message))?;
+    }
+    Ok(())
+}
+
+fn print_row(row: &Row, out: &mut dyn Write) -> io::Result<()> {
+    let when = row.timestamp().map(|at| format!(", {}", output::moment(at as f64))).unwrap_or_default();
+    let kind = if row.is_error() { " (notice)" } else { "" };
+    writeln!(out, "\n{}{kind}{when}\n{}", output::plain(&row.role()), indented(&row.content()))
+}
+
+fn indented(text: &str) -> String {
+    output::plain(text).lines().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
+}

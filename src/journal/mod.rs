@@ -1,0 +1,18 @@
+//! Run journals: events get their numbers and become lines here, and lines become events again.
+//!
+//! append, then durable, then sealed. Reading never repairs. Knows nothing of sessions' documents, of folding, or of
+//! files.
+
+mod event;
+mod progress;
+mod reader;
+mod replay;
+mod summary;
+mod writer;
+
+pub use event::JournalEvent;
+pub(crate) use progress::Progress;
+pub use reader::{Found, JournalReader, ReadOptions, RunEvents, RunReader, read_events};
+pub use replay::{Replay, ReplayLimits, ReplayStatus, replay_session};
+pub use summary::{RunSummary, TerminalEvent, summarize};
+pub use writer::{AppendError, Appended, RunJournal};

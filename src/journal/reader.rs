@@ -1,0 +1,166 @@
+//! Reading a journal from its beginning or from a place in it, in bounded memory.
+
+use std::sync::Arc;
+
+use super::event::JournalEvent;
+use crate::format::{Damage, LineShape, Record, Scanner};
+use crate::limits::READ_CHUNK_BYTES;
+use crate::model::fold::SeenSeqs;
+use crate::model::{RunId, SessionId};
+use crate::storage::{JournalBytes, Storage, StorageError};
+
+/// Reads a journal's records in order.
+#[derive(Debug)]
+pub struct JournalReader {
+    bytes: Box<dyn JournalBytes>,
+    scanner: Scanner,
+}
+
+impl JournalReader {
+    /// A reader at the journal's beginning, if there is a journal.
+    pub fn open(storage: &Arc<dyn Storage>, session: &SessionId, run: &RunId) -> Result<Option<Self>, StorageError> {
+        let bytes = storage.journal_bytes(session, run)?;
+        Ok(bytes.map(|bytes| JournalReader { bytes, scanner: Scanner::new(LineShape::new(session, run), 0) }))
+    }
+
+    /// The next record of a whole line, looking no further than this offset. `None` when there is none yet.
+    pub fn next_whole(&mut self, extent: u64) -> Result<Option<Record<'_>>, StorageError> {
+        loop {
+            if let Some(found) = self.scanner.find_next() {
+                return Ok(Some(self.scanner.give(found)));
+            }
+            let offset = self.scanner.fed_to();
+            let room = extent.saturating_sub(offset).min(READ_CHUNK_BYTES as u64) as usize;
+            let bytes = &self.bytes;
+            if room == 0 || self.scanner.feed(room, |room| bytes.read_at(room, offset))? == 0 {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// The next record of all that is there, what stands behind the last line feed included.
+    pub fn next_record(&mut self) -> Result<Option<Record<'_>>, StorageError> {
+        loop {
+            if let Some(found) = self.scanner.find_next() {
+                return Ok(Some(self.scanner.give(found)));
+            }
+            let offset = self.scanner.fed_to();
+            let bytes = &self.bytes;
+            if self.scanner.feed(READ_CHUNK_BYTES, |room| bytes.read_at(room, offset))? == 0 {
+                return Ok(self.scanner.find_in_tail().map(|found| self.scanner.give(found)));
+            }
+        }
+    }
+
+    /// How far the journal was read.
+    pub fn read_to(&self) -> u64 {
+        self.scanner.fed_to()
+    }
+}
+
+/// Which events of a run are wanted.
+#[derive(Debug, Clone, Copy)]
+pub struct ReadOptions {
+    /// Only events with a greater number.
+    pub after_seq: u64,
+    /// Only events with no greater number.
+    pub max_seq: u64,
+}
+
+impl Default for ReadOptions {
+    fn default() -> Self {
+        ReadOptions { after_seq: 0, max_seq: u64::MAX }
+    }
+}
+
+impl ReadOptions {
+    /// An event without a usable number is only given to those who ask for all.
+    fn wants(&self, seq: Option<u64>) -> bool {
+        let seq = seq.unwrap_or(0);
+        (self.after_seq == 0 || seq > self.after_seq) && seq <= self.max_seq
+    }
+}
+
+/// What stands in a journal.
+#[derive(Debug, Clone)]
+pub enum Found {
+    /// An event that was asked for.
+    Event(JournalEvent),
+    /// Damage, wherever it is.
+    Damage(Damage),
+}
+
+/// A run's events as they stand in its journal, each once, one at a time.
+#[derive(Debug)]
+pub struct RunReader {
+    reader: Option<JournalReader>,
+    options: ReadOptions,
+    seen: SeenSeqs,
+}
+
+impl RunReader {
+    /// Opens a run's journal; nothing if it has none.
+    pub fn open(
+        storage: &Arc<dyn Storage>,
+        session: &SessionId,
+        run: &RunId,
+        options: ReadOptions,
+    ) -> Result<Option<Self>, StorageError> {
+        let reader = JournalReader::open(storage, session, run)?;
+        Ok(reader.map(|reader| RunReader { reader: Some(reader), options, seen: SeenSeqs::default() }))
+    }
+
+    fn find_next(&mut self) -> Result<Option<Found>, StorageError> {
+        let Some(reader) = &mut self.reader else { return Ok(None) };
+        while let Some(record) = reader.next_record()? {
+            match record {
+                Record::Damage(damage) => return Ok(Some(Found::Damage(damage))),
+                Record::Event(event) => {
+                    let is_new = event.seq.is_none_or(|seq| self.seen.insert(seq));
+                    if is_new && self.options.wants(event.seq) {
+                        return Ok(Some(Found::Event((&event).into())));
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Iterator for RunReader {
+    type Item = Result<Found, StorageError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let found = self.find_next().transpose();
+        if !matches!(found, Some(Ok(_))) {
+            self.reader = None;
+        }
+        found
+    }
+}
+
+/// The events of a run, and what is damaged in its journal.
+#[derive(Debug, Clone, Default)]
+pub struct RunEvents {
+    /// The events that were asked for, each once.
+    pub events: Vec<JournalEvent>,
+    /// The damage in the whole journal.
+    pub damage: Vec<Damage>,
+}
+
+/// Reads a run's events. A run without a journal has none.
+pub fn read_events(
+    storage: &Arc<dyn Storage>,
+    session: &SessionId,
+    run: &RunId,
+    options: ReadOptions,
+) -> Result<RunEvents, StorageError> {
+    let mut all = RunEvents::default();
+    for found in RunReader::open(storage, session, run, options)?.into_iter().flatten() {
+        match found? {
+            Found::Event(event) => all.events.push(event),
+            Found::Damage(damage) => all.damage.push(damage),
+        }
+    }
+    Ok(all)
+}

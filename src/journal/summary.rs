@@ -1,0 +1,96 @@
+//! What a run's journal says of the run: how far it came, and how it ended.
+
+use std::sync::Arc;
+
+use super::reader::JournalReader;
+use crate::format::{EventRef, Record};
+use crate::model::{RunId, SessionId, TerminalState, text_of};
+use crate::storage::{Seal, Storage, StorageError};
+
+/// The event that decides how a run ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TerminalEvent {
+    /// Its number, if usable.
+    pub seq: Option<u64>,
+    /// Its name.
+    pub name: String,
+    /// How the run ended, in the journal's words.
+    pub state: String,
+    /// Whether it surely belongs to this run: its ids are the run's own and it says plainly that it is terminal.
+    pub is_own: bool,
+}
+
+impl TerminalEvent {
+    /// Whether the run surely ended by itself.
+    pub fn is_completed(&self) -> bool {
+        self.is_own && self.state == TerminalState::Completed.as_str()
+    }
+}
+
+/// What a run's journal says of the run.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RunSummary {
+    /// How many events it holds.
+    pub events: u64,
+    /// The highest number among them.
+    pub last_seq: u64,
+    /// When the earliest was written, in seconds.
+    pub first_event_at: Option<f64>,
+    /// When the latest was written, in seconds.
+    pub last_event_at: Option<f64>,
+    /// The event that decides how it ended.
+    pub terminal: Option<TerminalEvent>,
+    /// Whether it takes more events.
+    pub seal: Seal,
+    /// How many places of the journal are damaged.
+    pub damaged: u64,
+}
+
+impl RunSummary {
+    /// Takes the next event into account.
+    pub fn add(&mut self, event: &EventRef<'_>) {
+        self.events += 1;
+        self.last_seq = self.last_seq.max(event.seq.unwrap_or(0));
+        self.seal = self.seal.after_found(event);
+        if let Some(at) = event.created_at_seconds() {
+            self.first_event_at = Some(self.first_event_at.map_or(at, |first| first.min(at)));
+            self.last_event_at = Some(self.last_event_at.map_or(at, |last| last.max(at)));
+        }
+        if event.is_terminal() && self.decides(event) {
+            self.terminal = Some(terminal_of(event));
+        }
+    }
+
+    /// The last terminal event decides, but a `stream_end` only where there is no other.
+    fn decides(&self, event: &EventRef<'_>) -> bool {
+        event.name != "stream_end" || self.terminal.as_ref().is_none_or(|known| known.name == "stream_end")
+    }
+}
+
+fn terminal_of(event: &EventRef<'_>) -> TerminalEvent {
+    let stated = event.terminal_state.and_then(text_of).map(|text| text.into_owned());
+    let implied = || TerminalState::of(&event.name, event.payload.unwrap_or("null")).map(TerminalState::as_str);
+    TerminalEvent {
+        seq: event.seq,
+        name: event.name.to_string(),
+        state: stated.or_else(|| implied().map(str::to_owned)).unwrap_or_default(),
+        is_own: event.is_own_terminal(),
+    }
+}
+
+/// Reads a run's journal for its summary; nothing if it has none.
+pub fn summarize(
+    storage: &Arc<dyn Storage>,
+    session: &SessionId,
+    run: &RunId,
+) -> Result<Option<RunSummary>, StorageError> {
+    let Some(mut reader) = JournalReader::open(storage, session, run)? else { return Ok(None) };
+    let mut summary = RunSummary::default();
+    while let Some(record) = reader.next_record()? {
+        match record {
+            Record::Event(event) => summary.add(&event),
+            Record::Damage(_) => summary.damaged += 1,
+        }
+    }
+    Ok(Some(summary))
+}

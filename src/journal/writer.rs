@@ -1,0 +1,325 @@
+//! Appending: a number, a line, a write. Whoever comes while another is writing has its events written with the next
+//! write, together with everybody else's who waits.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+
+use super::progress::Progress;
+use crate::clock::{Clock, Timestamp};
+use crate::format::LineEncoder;
+use crate::model::{Event, InvalidEvent, RunId, SessionId};
+use crate::storage::{AppendFailure, Durability, Durable, JournalWriter, OpenedJournal, Seal, StorageError, Ticket};
+
+/// Why an append was not taken.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum AppendError {
+    /// The run has ended.
+    #[error("run {run} has ended and takes no `{event}`: begin another run")]
+    Sealed {
+        /// The run.
+        run: RunId,
+        /// The event that was refused.
+        event: String,
+    },
+    /// The event cannot be journalled.
+    #[error(transparent)]
+    Invalid(#[from] InvalidEvent),
+    /// The journal failed. Some of the events may have been appended before that.
+    #[error("could not append to run {run}{}", so_far(appended_to))]
+    Failed {
+        /// The run.
+        run: RunId,
+        /// The last of these events that was appended, if any was.
+        appended_to: Option<u64>,
+        /// Why it failed.
+        source: StorageError,
+    },
+}
+
+fn so_far(appended_to: &Option<u64>) -> String {
+    appended_to.map(|seq| format!(" beyond event {seq}")).unwrap_or_default()
+}
+
+/// Events that were appended: they survive the death of the process.
+#[derive(Debug, Clone)]
+pub struct Appended {
+    /// The number of the first.
+    pub first_seq: u64,
+    /// The number of the last.
+    pub last_seq: u64,
+    /// Done when they survive a power cut too.
+    pub ticket: Ticket,
+}
+
+impl Appended {
+    /// Waits until the events survive a power cut. `None` if that was not asked for.
+    pub fn wait(self) -> Result<Option<Durable>, StorageError> {
+        self.ticket.wait()
+    }
+
+    /// Calls back, once, when they do.
+    pub fn on_durable(self, callback: impl FnOnce(Result<Option<Durable>, StorageError>) + Send + 'static) {
+        self.ticket.on_durable(callback);
+    }
+}
+
+/// The journal of a run that is open for appending. Shared by all who append to the run.
+#[derive(Debug)]
+pub struct RunJournal {
+    session: SessionId,
+    run: RunId,
+    encoder: LineEncoder,
+    clock: Arc<dyn Clock>,
+    pen: Mutex<Pen>,
+    waiting: Mutex<Vec<Arc<Request>>>,
+    waiting_count: AtomicUsize,
+    progress: Arc<Progress>,
+}
+
+/// Where the next line goes. Whoever holds it writes.
+#[derive(Debug)]
+struct Pen {
+    writer: Box<dyn JournalWriter>,
+    position: Position,
+    /// Lines that are planned and not yet written.
+    lines: Vec<u8>,
+    planned: Position,
+    extent: u64,
+    has_failed: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Position {
+    last_seq: u64,
+    seal: Seal,
+}
+
+/// Events whose appender waits for the pen.
+#[derive(Debug)]
+struct Request {
+    events: Vec<Event>,
+    durability: Durability,
+    answer: Mutex<Option<Result<Appended, AppendError>>>,
+}
+
+/// The lines of one request among those planned.
+#[derive(Debug, Clone, Copy)]
+struct Plan {
+    first_seq: u64,
+    last_seq: u64,
+    start: usize,
+    end: usize,
+}
+
+impl RunJournal {
+    /// Takes over a journal that storage has opened.
+    pub fn new(session: &SessionId, run: &RunId, opened: OpenedJournal, clock: Arc<dyn Clock>) -> Self {
+        let position = Position { last_seq: opened.tail.last_seq, seal: opened.tail.seal };
+        let progress = Progress::default();
+        progress.publish(opened.tail.extent);
+        RunJournal {
+            session: session.clone(),
+            run: run.clone(),
+            encoder: LineEncoder::new(session, run),
+            clock,
+            pen: Mutex::new(Pen {
+                writer: opened.writer,
+                position,
+                lines: Vec::new(),
+                planned: position,
+                extent: opened.tail.extent,
+                has_failed: false,
+            }),
+            waiting: Mutex::new(Vec::new()),
+            waiting_count: AtomicUsize::new(0),
+            progress: Arc::new(progress),
+        }
+    }
+
+    /// The run.
+    pub fn run(&self) -> &RunId {
+        &self.run
+    }
+
+    /// The session.
+    pub fn session(&self) -> &SessionId {
+        &self.session
+    }
+
+    pub(crate) fn progress(&self) -> &Arc<Progress> {
+        &self.progress
+    }
+
+    /// The number of the last event.
+    pub fn last_seq(&self) -> u64 {
+        self.pen.lock().position.last_seq
+    }
+
+    /// Whether the run has ended, and how.
+    pub fn seal(&self) -> Seal {
+        self.pen.lock().position.seal
+    }
+
+    /// Appends events with one write. All of them are refused if one cannot be taken.
+    pub fn append(&self, events: &[Event], durability: Durability) -> Result<Appended, AppendError> {
+        let now = self.clock.now();
+        match self.pen.try_lock() {
+            Some(mut pen) if self.waiting_count.load(Ordering::Acquire) == 0 => {
+                self.append_alone(&mut pen, events, durability, now)
+            }
+            _ => self.append_with_others(events, durability, now),
+        }
+    }
+
+    /// Shows followers the end of the run. To be called when its answer is saved.
+    pub(crate) fn show_end(&self) {
+        let pen = self.pen.lock();
+        self.progress.publish(pen.extent);
+        if pen.position.seal == Seal::Closed {
+            self.progress.end();
+        }
+    }
+
+    /// Whether the journal is closed since a failure.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.pen.lock().has_failed
+    }
+
+    /// Takes no more, because the session is gone.
+    pub(crate) fn fence(&self, why: &'static str) {
+        self.pen.lock().writer.fence(why);
+        self.progress.end();
+    }
+
+    fn append_alone(
+        &self,
+        pen: &mut Pen,
+        events: &[Event],
+        durability: Durability,
+        now: Timestamp,
+    ) -> Result<Appended, AppendError> {
+        let plan = self.plan(pen, events, now)?;
+        let written = self.write(pen, durability);
+        self.answer(plan, durability, &written)
+    }
+
+    fn append_with_others(
+        &self,
+        events: &[Event],
+        durability: Durability,
+        now: Timestamp,
+    ) -> Result<Appended, AppendError> {
+        let request = Arc::new(Request { events: events.to_vec(), durability, answer: Mutex::new(None) });
+        self.waiting_count.fetch_add(1, Ordering::AcqRel);
+        self.waiting.lock().push(request.clone());
+        let mut pen = self.pen.lock();
+        if let Some(answer) = request.answer.lock().take() {
+            return answer;
+        }
+        self.append_waiting(&mut pen, now);
+        request.answer.lock().take().expect("it was among the waiting, and all of them were answered")
+    }
+
+    /// One write for all who wait.
+    fn append_waiting(&self, pen: &mut Pen, now: Timestamp) {
+        let requests = std::mem::take(&mut *self.waiting.lock());
+        self.waiting_count.fetch_sub(requests.len(), Ordering::AcqRel);
+        let plans: Vec<_> = requests.iter().map(|request| self.plan(pen, &request.events, now)).collect();
+        let is_durable = requests.iter().any(|request| request.durability == Durability::Durable);
+        let written = self.write(pen, if is_durable { Durability::Durable } else { Durability::Buffered });
+        for (request, plan) in requests.iter().zip(plans) {
+            let answer = plan.and_then(|plan| self.answer(plan, request.durability, &written));
+            *request.answer.lock() = Some(answer);
+        }
+    }
+
+    /// Gives the events their numbers and their lines, behind those already planned. Refused events leave no trace.
+    fn plan(&self, pen: &mut Pen, events: &[Event], now: Timestamp) -> Result<Plan, AppendError> {
+        let before = pen.planned;
+        let start = pen.lines.len();
+        for event in events {
+            if let Err(refusal) = self.plan_one(pen, event, now) {
+                pen.planned = before;
+                pen.lines.truncate(start);
+                return Err(refusal);
+            }
+        }
+        Ok(Plan { first_seq: before.last_seq + 1, last_seq: pen.planned.last_seq, start, end: pen.lines.len() })
+    }
+
+    fn plan_one(&self, pen: &mut Pen, event: &Event, now: Timestamp) -> Result<(), AppendError> {
+        event.check_length()?;
+        if !pen.planned.seal.admits(event.name()) {
+            return Err(AppendError::Sealed { run: self.run.clone(), event: event.name().to_owned() });
+        }
+        pen.planned.last_seq += 1;
+        pen.planned.seal = pen.planned.seal.after(event.name(), event.terminal_state().is_some());
+        self.encoder.encode(pen.planned.last_seq, now, event, &mut pen.lines);
+        Ok(())
+    }
+
+    /// Writes what is planned, and shows it to followers: not what should be durable and is not, and not the end of a
+    /// run before its answer is saved.
+    fn write(&self, pen: &mut Pen, durability: Durability) -> Written {
+        if pen.lines.is_empty() {
+            return Written { outcome: Ok(Ticket::buffered()), bytes: 0, last_seq: pen.position.last_seq };
+        }
+        let written = pen.write(durability);
+        let has_failed = written.outcome.as_ref().map_or(true, Ticket::has_failed);
+        pen.has_failed |= has_failed;
+        if has_failed {
+            self.progress.end();
+        } else if pen.position.seal == Seal::Open {
+            self.progress.publish(pen.extent);
+        }
+        written
+    }
+
+    fn answer(&self, plan: Plan, durability: Durability, written: &Written) -> Result<Appended, AppendError> {
+        let ticket = match &written.outcome {
+            Err(error) if plan.end > written.bytes => {
+                return Err(AppendError::Failed {
+                    run: self.run.clone(),
+                    appended_to: (plan.start < written.bytes).then_some(written.last_seq),
+                    source: error.clone(),
+                });
+            }
+            _ if durability == Durability::Buffered => Ticket::buffered(),
+            Ok(ticket) => ticket.clone(),
+            Err(error) => Ticket::failed(error.clone()),
+        };
+        Ok(Appended { first_seq: plan.first_seq, last_seq: plan.last_seq, ticket })
+    }
+}
+
+/// What became of the planned lines.
+#[derive(Debug)]
+struct Written {
+    outcome: Result<Ticket, StorageError>,
+    /// How many bytes of them count as appended, whole lines all.
+    bytes: usize,
+    /// The number of the last event that was appended.
+    last_seq: u64,
+}
+
+impl Pen {
+    fn write(&mut self, durability: Durability) -> Written {
+        let (outcome, bytes) = match self.writer.append(&self.lines, durability) {
+            Ok(ticket) => (Ok(ticket), self.lines.len()),
+            Err(AppendFailure { kept_bytes, error }) => (Err(error), kept_bytes),
+        };
+        self.extent += bytes as u64;
+        // A last line that lacks only its line feed is there.
+        let bytes = bytes + usize::from(bytes > 0 && self.lines.get(bytes) == Some(&b'\n'));
+        if bytes == self.lines.len() {
+            self.position = self.planned;
+        } else {
+            self.position.last_seq += memchr::memchr_iter(b'\n', &self.lines[..bytes]).count() as u64;
+            self.planned = self.position;
+        }
+        self.lines.clear();
+        Written { outcome, bytes, last_seq: self.position.last_seq }
+    }
+}

@@ -1,0 +1,150 @@
+//! Everything that a store may answer instead of what was asked for.
+
+use crate::journal::AppendError;
+use crate::model::{InvalidId, NotAList, RunId, SessionId};
+use crate::sidecar::SidecarError;
+use crate::storage::StorageError;
+
+/// A refusal or a failure of the store.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum StoreError {
+    /// There is no such session.
+    #[error("there is no session {session:?}: `ls` shows those that are there")]
+    NotFound {
+        /// What was asked for.
+        session: String,
+    },
+    /// A session of this id is there already.
+    #[error("session {session} is there already: choose another id")]
+    Exists {
+        /// The session.
+        session: SessionId,
+    },
+    /// An id does not follow the rules.
+    #[error(transparent)]
+    InvalidId(#[from] InvalidId),
+    /// A text is longer than the bound.
+    #[error("the {what} has {bytes} bytes, and at most {max} are taken: shorten it")]
+    TooLong {
+        /// Which text.
+        what: &'static str,
+        /// Its length.
+        bytes: usize,
+        /// The bound.
+        max: usize,
+    },
+    /// The user's message is empty.
+    #[error("the message is empty: say something")]
+    EmptyMessage,
+    /// The attachments are no list.
+    #[error("the attachments are not a JSON list: give a list, or none")]
+    BadAttachments,
+    /// Another run of this session has not ended.
+    #[error("session {session} is busy with run {run}: wait until it ends, or end it")]
+    RunInProgress {
+        /// The session.
+        session: SessionId,
+        /// The run.
+        run: String,
+    },
+    /// The session's document is damaged, was changed, or could not be stored.
+    #[error(transparent)]
+    Sidecar(#[from] SidecarError),
+    /// A list of the session is no list.
+    #[error("session {session} has a shape that cannot be added to")]
+    WrongShape {
+        /// The session.
+        session: SessionId,
+        /// What is wrong.
+        source: NotAList,
+    },
+    /// An event was not taken.
+    #[error(transparent)]
+    Append(#[from] AppendError),
+    /// A run has no such journal.
+    #[error("session {session} has no run {run:?}: begin it with a turn")]
+    RunNotFound {
+        /// The session.
+        session: SessionId,
+        /// What was asked for.
+        run: String,
+    },
+    /// A run id was used before.
+    #[error("run id {run} was used before in session {session}: choose another")]
+    RunTaken {
+        /// The session.
+        session: SessionId,
+        /// The run.
+        run: RunId,
+    },
+    /// The disk failed, or the directory is not to be had.
+    #[error(transparent)]
+    Storage(StorageError),
+}
+
+impl From<StorageError> for StoreError {
+    fn from(error: StorageError) -> Self {
+        match error {
+            StorageError::RunNotFound { session, run } => StoreError::RunNotFound { session, run: run.to_string() },
+            StorageError::RunTaken { session, run } => StoreError::RunTaken { session, run },
+            other => StoreError::Storage(other),
+        }
+    }
+}
+
+impl StoreError {
+    /// The failure of the disk behind this error, if it is one.
+    pub fn storage(&self) -> Option<&StorageError> {
+        match self {
+            StoreError::Storage(error) => Some(error),
+            StoreError::Sidecar(SidecarError::Storage(error)) => Some(error),
+            StoreError::Append(AppendError::Failed { source, .. }) => Some(source),
+            _ => None,
+        }
+    }
+
+    /// A word for programs, the same in every version.
+    pub fn code(&self) -> &'static str {
+        match self {
+            StoreError::NotFound { .. } | StoreError::RunNotFound { .. } => "not_found",
+            StoreError::Exists { .. } | StoreError::RunTaken { .. } => "exists",
+            StoreError::InvalidId(_)
+            | StoreError::TooLong { .. }
+            | StoreError::EmptyMessage
+            | StoreError::BadAttachments
+            | StoreError::Append(AppendError::Invalid(_)) => "invalid_argument",
+            StoreError::RunInProgress { .. } => "run_in_progress",
+            StoreError::WrongShape { .. } => "wrong_shape",
+            StoreError::Append(AppendError::Sealed { .. }) => "sealed",
+            StoreError::Sidecar(error) => sidecar_code(error),
+            StoreError::Append(AppendError::Failed { source, .. }) => storage_code(source),
+            StoreError::Storage(error) => storage_code(error),
+        }
+    }
+}
+
+fn sidecar_code(error: &SidecarError) -> &'static str {
+    use crate::format::Unreadable;
+    match error {
+        SidecarError::Unreadable { source: Unreadable::Utf8 { .. }, .. } => "corrupt_utf8",
+        SidecarError::Unreadable { source: Unreadable::Json { .. }, .. } => "corrupt_json",
+        SidecarError::Unreadable { source: Unreadable::Shape, .. } => "wrong_shape",
+        SidecarError::WouldShrink { .. } => "refused",
+        SidecarError::Conflict { .. } => "conflict",
+        SidecarError::Deleted { .. } => "deleted",
+        SidecarError::Storage(error) => storage_code(error),
+    }
+}
+
+fn storage_code(error: &StorageError) -> &'static str {
+    match error {
+        StorageError::Busy { .. } => "busy",
+        StorageError::ReadOnly => "read_only",
+        StorageError::NewerFormat { .. } => "newer_format",
+        StorageError::NoDirectory { .. } | StorageError::RunNotFound { .. } => "not_found",
+        StorageError::RunTaken { .. } => "exists",
+        StorageError::Fenced { .. } => "fenced",
+        error if error.is_no_space() => "no_space",
+        _ => "io_error",
+    }
+}

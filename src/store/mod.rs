@@ -1,0 +1,94 @@
+//! The store: sessions, runs, followers. The only handle that the layers above hold.
+//!
+//! Blocking, and safe to share between threads. Knows no terminal and no HTTP.
+
+mod error;
+mod follow;
+mod gates;
+mod options;
+mod runs;
+mod sessions;
+mod settle;
+
+use std::path::Path;
+use std::sync::Arc;
+
+pub use self::error::StoreError;
+pub use self::follow::{After, Follow};
+use self::gates::Gates;
+pub use self::options::Options;
+pub use self::runs::{Outcome, Run, UserTurn};
+pub use self::sessions::{Listed, NewSession};
+use crate::clock::Clock;
+use crate::entropy::Entropy;
+use crate::storage::{FileStorage, FilesOptions, Holder, Mode, OsDisk, SharedDisk, Storage};
+
+/// A data directory, open.
+#[derive(Debug, Clone)]
+pub struct Store {
+    shared: Arc<Shared>,
+}
+
+/// What all handles of a store share.
+#[derive(Debug)]
+struct Shared {
+    storage: Arc<dyn Storage>,
+    clock: Arc<dyn Clock>,
+    entropy: Arc<dyn Entropy>,
+    gates: Gates,
+    options: Options,
+}
+
+impl Store {
+    /// Opens a data directory as its one writer, and creates it if it is not there.
+    ///
+    /// ```
+    /// use lastword::{Event, NewSession, Options, Outcome, Store, UserTurn};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("data");
+    /// let store = Store::open(&path, Options::default())?;
+    /// let id = store.create(NewSession::titled("Plan a trip"))?;
+    /// let run = store.begin_run(&id, UserTurn::text("Where should we go?"))?;
+    /// run.append(Event::token("To the sea"))?;
+    /// run.append_durable(Event::token("side."))?.wait()?;
+    /// run.finish(Outcome::Completed)?;
+    /// let session = store.get_session(&id)?;
+    /// assert_eq!(session.message(1).unwrap().content(), "To the seaside.");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self, StoreError> {
+        Self::open_on(Arc::new(OsDisk), path, options)
+    }
+
+    /// Opens a data directory to read it, beside a writer or without one. Nothing is created or changed.
+    pub fn open_read_only(path: impl AsRef<Path>, options: Options) -> Result<Self, StoreError> {
+        Self::open_in_mode(Arc::new(OsDisk), path.as_ref(), options, Mode::ReadOnly)
+    }
+
+    /// Opens a data directory on a disk of the caller's choice, as its one writer.
+    pub fn open_on(disk: SharedDisk, path: impl AsRef<Path>, options: Options) -> Result<Self, StoreError> {
+        Self::open_in_mode(disk, path.as_ref(), options, Mode::Write)
+    }
+
+    fn open_in_mode(disk: SharedDisk, path: &Path, options: Options, mode: Mode) -> Result<Self, StoreError> {
+        let files = FilesOptions {
+            mode,
+            allow_network_fs: options.allow_network_fs,
+            clock: options.clock.clone(),
+            entropy: options.entropy.clone(),
+        };
+        let storage = FileStorage::open(disk, path, files)?;
+        Ok(Self::on_storage(Arc::new(storage), options))
+    }
+
+    /// A store on any storage.
+    pub fn on_storage(storage: Arc<dyn Storage>, options: Options) -> Self {
+        let (clock, entropy) = (options.clock.clone(), options.entropy.clone());
+        Store { shared: Arc::new(Shared { storage, clock, entropy, gates: Gates::default(), options }) }
+    }
+
+    /// Who last took the writer's lock of a data directory, whether or not it still holds it.
+    pub fn last_holder(path: impl AsRef<Path>) -> Option<Holder> {
+        FileStorage::last_holder(&OsDisk, path.as_ref())
+    }
+}

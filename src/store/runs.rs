@@ -1,0 +1,283 @@
+//! Runs: begun with a durable prompt, appended to, ended with a durable, folded and saved answer.
+
+use std::sync::Arc;
+
+use super::gates::Gate;
+use super::sessions::check_length;
+use super::{Shared, Store, StoreError};
+use crate::journal::{
+    Appended, JournalEvent, ReadOptions, Replay, ReplayLimits, RunEvents, RunJournal, RunReader, RunSummary,
+    read_events, replay_session, summarize,
+};
+use crate::model::{Cursor, Event, PendingTurn, RunId, Session, SessionId};
+use crate::sidecar::SaveOptions;
+use crate::storage::{Birth, Durability, Seal};
+
+/// What a user says, to be answered by a run.
+#[derive(Debug, Clone, Default)]
+pub struct UserTurn {
+    /// The message.
+    pub message: String,
+    /// The run's id; a fresh one if none is given.
+    pub run: Option<RunId>,
+    /// Attachments, a JSON list; empty for none.
+    pub attachments: String,
+    /// Where the message came from, unless it is the web UI.
+    pub source: Option<String>,
+    /// For how long after its last append an outside producer counts as alive.
+    pub lease_seconds: Option<f64>,
+}
+
+impl UserTurn {
+    /// A message without attachments, answered by a run with a fresh id.
+    pub fn text(message: &str) -> Self {
+        UserTurn { message: message.to_owned(), ..UserTurn::default() }
+    }
+
+    /// The same turn, answered by a run with an id of the caller's choice.
+    pub fn with_run(self, run: RunId) -> Self {
+        UserTurn { run: Some(run), ..self }
+    }
+
+    fn pending(&self) -> Result<PendingTurn, StoreError> {
+        check_length("message", &self.message)?;
+        if self.message.is_empty() {
+            return Err(StoreError::EmptyMessage);
+        }
+        let attachments = if self.attachments.is_empty() { "[]" } else { self.attachments.trim() };
+        if serde_json::from_str::<Vec<serde::de::IgnoredAny>>(attachments).is_err() {
+            return Err(StoreError::BadAttachments);
+        }
+        Ok(PendingTurn {
+            message: self.message.clone(),
+            attachments: attachments.to_owned(),
+            started_at: None,
+            source: self.source.clone(),
+        })
+    }
+}
+
+/// How a run ends.
+#[derive(Debug, Clone)]
+pub enum Outcome {
+    /// The answer is complete.
+    Completed,
+    /// The user stopped it. What arrived is kept.
+    Stopped,
+    /// It failed. What arrived is kept.
+    Failed {
+        /// A word for programs.
+        kind: String,
+        /// A sentence for people.
+        message: String,
+    },
+}
+
+impl Outcome {
+    fn event(&self) -> Event {
+        match self {
+            Outcome::Completed => Event::done(),
+            Outcome::Stopped => Event::cancel(),
+            Outcome::Failed { kind, message } => Event::error(kind, message),
+        }
+    }
+}
+
+/// A run that is open for events. Clones are the same run.
+#[derive(Debug, Clone)]
+pub struct Run {
+    shared: Arc<Shared>,
+    gate: Arc<Gate>,
+    journal: Arc<RunJournal>,
+}
+
+impl Run {
+    /// Its id.
+    pub fn id(&self) -> &RunId {
+        self.journal.run()
+    }
+
+    /// Its session.
+    pub fn session(&self) -> &SessionId {
+        self.journal.session()
+    }
+
+    /// The number of its last event.
+    pub fn last_seq(&self) -> u64 {
+        self.journal.last_seq()
+    }
+
+    /// Whether it has ended.
+    pub fn is_sealed(&self) -> bool {
+        self.journal.seal().is_sealed()
+    }
+
+    /// Appends an event. It survives the death of the process when this returns; an event that ends the run is
+    /// durable, folded and saved by then.
+    pub fn append(&self, event: Event) -> Result<Appended, StoreError> {
+        self.append_all(&[event], self.shared.options.durability)
+    }
+
+    /// Appends an event that is to survive a power cut: wait for its ticket.
+    pub fn append_durable(&self, event: Event) -> Result<Appended, StoreError> {
+        self.append_all(&[event], Durability::Durable)
+    }
+
+    /// Appends events with one write. If one cannot be taken, none is. Only the last may end the run, or a `done` with
+    /// its `stream_end` behind it.
+    pub fn append_all(&self, events: &[Event], durability: Durability) -> Result<Appended, StoreError> {
+        if events.iter().all(|event| event.terminal_state().is_none()) {
+            return Ok(self.journal.append(events, durability)?);
+        }
+        let _alone = self.gate.document.lock();
+        let appended = self.journal.append(events, Durability::Durable)?;
+        appended.ticket.clone().wait()?;
+        self.shared.settle(self.session(), self.id())?;
+        self.journal.show_end();
+        Ok(appended)
+    }
+
+    /// Ends the run: sealed, folded into the transcript, saved.
+    pub fn finish(&self, outcome: Outcome) -> Result<Appended, StoreError> {
+        self.append(outcome.event())
+    }
+}
+
+impl Store {
+    /// Begins a turn: the user's message is durable, and the run is there to be appended to.
+    ///
+    /// What a crash leaves: a journal without events, which a repeat takes over; or that and the pending turn.
+    pub fn begin_run(&self, session: &SessionId, turn: UserTurn) -> Result<Run, StoreError> {
+        let pending = turn.pending()?;
+        let shared = &self.shared;
+        let gate = shared.gates.of(session);
+        let _alone = gate.document.lock();
+        let mut document = shared.ready_for_turn(session)?;
+        let run = turn.run.clone().unwrap_or_else(|| RunId::fresh(&*shared.entropy));
+        if document.mentions(&run) {
+            return Err(StoreError::RunTaken { session: session.clone(), run });
+        }
+        let now = shared.clock.now();
+        let birth = Birth { begun_at: now.seconds(), lease_seconds: turn.lease_seconds };
+        let opened = shared.storage.create_journal(session, &run, &birth)?;
+        document.set_pending(&run, &pending, now);
+        shared.save(&document, SaveOptions::default())?;
+        let journal = Arc::new(RunJournal::new(session, &run, opened, shared.clock.clone()));
+        gate.note_run(&journal);
+        Ok(Run { shared: shared.clone(), gate: gate.clone(), journal })
+    }
+
+    /// Opens a run that was begun before, in this process or an earlier one.
+    pub fn resume_run(&self, session: &SessionId, run: &RunId) -> Result<Run, StoreError> {
+        let gate = self.shared.gates.of(session);
+        let _alone = gate.document.lock();
+        let journal = self.shared.open_journal(&gate, session, run)?;
+        Ok(Run { shared: self.shared.clone(), gate: gate.clone(), journal })
+    }
+
+    /// Opens the journal of a run that no turn has begun, and creates it if it is not there. For importing what other
+    /// programs recorded; the session itself need not be there.
+    pub fn adopt_run(&self, session: &SessionId, run: &RunId) -> Result<Run, StoreError> {
+        let shared = &self.shared;
+        let gate = shared.gates.of(session);
+        let _alone = gate.document.lock();
+        let journal = match shared.open_journal(&gate, session, run) {
+            Err(StoreError::RunNotFound { .. }) => {
+                let birth = Birth { begun_at: shared.clock.now().seconds(), lease_seconds: None };
+                let opened = shared.storage.create_journal(session, run, &birth)?;
+                let journal = Arc::new(RunJournal::new(session, run, opened, shared.clock.clone()));
+                gate.note_run(&journal);
+                journal
+            }
+            opened => opened?,
+        };
+        Ok(Run { shared: shared.clone(), gate: gate.clone(), journal })
+    }
+
+    /// A run's events one at a time, for journals too large to hold.
+    pub fn events(&self, session: &SessionId, run: &RunId, options: ReadOptions) -> Result<RunReader, StoreError> {
+        let reader = RunReader::open(&self.shared.storage, session, run, options)?;
+        reader.ok_or_else(|| StoreError::RunNotFound { session: session.clone(), run: run.to_string() })
+    }
+
+    /// A run's events, each once, and the damage in its journal.
+    pub fn read_events(&self, session: &SessionId, run: &RunId, options: ReadOptions) -> Result<RunEvents, StoreError> {
+        Ok(read_events(&self.shared.storage, session, run, options)?)
+    }
+
+    /// What a run's journal says of the run; nothing if it has none.
+    pub fn run_summary(&self, session: &SessionId, run: &RunId) -> Result<Option<RunSummary>, StoreError> {
+        Ok(summarize(&self.shared.storage, session, run)?)
+    }
+
+    /// The runs of a session that have a journal.
+    pub fn runs(&self, session: &SessionId) -> Result<Vec<RunId>, StoreError> {
+        Ok(self.shared.storage.journals(session)?)
+    }
+
+    /// The events of all of a session's runs behind a cursor.
+    pub fn replay(&self, session: &SessionId, cursor: Option<&Cursor>) -> Result<Replay, StoreError> {
+        Ok(replay_session(&self.shared.storage, session, cursor, ReplayLimits::default())?)
+    }
+
+    /// Moves a run's journal to the trash. Its id is not taken again. Refused while the run is not folded yet.
+    pub fn remove_run(&self, session: &SessionId, run: &RunId) -> Result<(), StoreError> {
+        let gate = self.shared.gates.of(session);
+        let _alone = gate.document.lock();
+        if let Some(active) = self.shared.active_run(session)?
+            && active == run.as_str()
+        {
+            return Err(StoreError::RunInProgress { session: session.clone(), run: active });
+        }
+        if let Some(open) = gate.open_run(run) {
+            open.fence("it was removed");
+        }
+        match self.shared.storage.remove_journal(session, run)? {
+            true => Ok(()),
+            false => Err(StoreError::RunNotFound { session: session.clone(), run: run.to_string() }),
+        }
+    }
+}
+
+impl Shared {
+    /// The journal of a run, the one that is open if there is one: a journal has one writer.
+    fn open_journal(&self, gate: &Gate, session: &SessionId, run: &RunId) -> Result<Arc<RunJournal>, StoreError> {
+        if let Some(open) = gate.open_run(run).filter(|open| !open.has_failed()) {
+            return Ok(open);
+        }
+        let opened = self.storage.open_journal(session, run)?;
+        let journal = Arc::new(RunJournal::new(session, run, opened, self.clock.clone()));
+        gate.note_run(&journal);
+        Ok(journal)
+    }
+
+    fn active_run(&self, session: &SessionId) -> Result<Option<String>, StoreError> {
+        match self.load(session) {
+            Ok(document) => Ok(document.active_run().map(|run| run.into_owned())),
+            Err(StoreError::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The session, with no run unfinished. One that ended but was not folded before a crash is folded now.
+    fn ready_for_turn(&self, session: &SessionId) -> Result<Session, StoreError> {
+        let document = self.load(session)?;
+        let Some(active) = document.active_run() else { return Ok(document) };
+        let busy = || StoreError::RunInProgress { session: session.clone(), run: active.to_string() };
+        let run = RunId::parse(&active).map_err(|_| busy())?;
+        match summarize(&self.storage, session, &run)? {
+            Some(summary) if summary.seal != Seal::Open => {
+                self.settle(session, &run)?;
+                self.load(session)
+            }
+            _ => Err(busy()),
+        }
+    }
+}
+
+impl JournalEvent {
+    /// The id that clients resume from.
+    pub fn event_id(&self, run: &RunId) -> String {
+        format!("{run}:{}", self.seq.unwrap_or(0))
+    }
+}
