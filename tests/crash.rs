@@ -455,7 +455,8 @@ fn a_torn_tail_is_cut_and_kept_before_the_next_append() {
     let tear = |disk: &SimDisk| {
         let file = disk.open(path, Access::Write).unwrap();
         let len = file.stat().unwrap().len;
-        file.write_at("{\"version\":1,\"event_id\":\"r1:3\",\"seq\":3 \u{e9}".as_bytes(), len).unwrap();
+        let torn = format!("{{\"version\":1,\"event_id\":\"r1:3\",\"seq\":3 {}", "\u{e9}".repeat(500));
+        file.write_at(torn.as_bytes(), len).unwrap();
     };
     tear(&disk);
     let first = disk.operations();
@@ -474,6 +475,19 @@ fn a_torn_tail_is_cut_and_kept_before_the_next_append() {
         disk.kill();
         check_aftermath(&disk, &told, End::Kill, &format!("operation {operation} of {operations}"));
     }
+}
+
+/// Other programs know nothing of tombstones: what was deleted must be gone from its place, too.
+#[test]
+fn a_deleted_session_is_in_the_trash_after_a_power_cut() {
+    let (disk, mut told) = prepared(begun);
+    told.delete(&open(&disk).unwrap()).unwrap();
+    disk.power_cut(Crash::LoseAll);
+    assert!(disk.stat(std::path::Path::new("/data/s.json")).is_err(), "the sidecar is back");
+    assert!(disk.stat(std::path::Path::new("/data/_run_journal/s")).is_err(), "the journals are back");
+    let trash = disk.read_dir(std::path::Path::new("/data/_trash")).unwrap();
+    let folder = std::path::Path::new("/data/_trash").join(&trash[0].name);
+    assert_eq!(disk.read_dir(&folder).unwrap().len(), 2, "sidecar and journals");
 }
 
 /// A failing operation anywhere is told to the caller, and nothing that was acknowledged before it is lost.

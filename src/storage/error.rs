@@ -61,7 +61,7 @@ pub enum StorageError {
         path: PathBuf,
     },
     /// A newer program wrote this directory.
-    #[error("{} has format version {version}, and this program knows up to {known}: use a newer lastword", path.display())]
+    #[error("{} has format version {version}, and this program writes up to {known}: use a newer lastword, or only read", path.display())]
     NewerFormat {
         /// The file that says so.
         path: PathBuf,

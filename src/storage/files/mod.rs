@@ -122,7 +122,7 @@ impl FileStorage {
     fn check_identity(&self) -> Result<(), StorageError> {
         let path = self.layout.identity();
         match write::read_small::<Identity>(&*self.disk, &path)? {
-            Some(found) if found.format > FORMAT_VERSION => {
+            Some(found) if found.format > FORMAT_VERSION && self.lock.is_some() => {
                 Err(StorageError::NewerFormat { path, version: found.format, known: FORMAT_VERSION })
             }
             None if self.lock.is_some() => {

@@ -1,0 +1,285 @@
+//! What every storage backend must do, checked for each of them: files on a real disk, files on the simulated one.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use lastword::clock::{ManualClock, Timestamp};
+use lastword::entropy::SystemEntropy;
+use lastword::storage::sim::SimDisk;
+use lastword::storage::{
+    Birth, Durability, Expected, FileStorage, FilesOptions, Mode, OsDisk, Put, PutOutcome, Seal, SharedDisk, Storage,
+    StorageError,
+};
+use lastword::{Revision, RunId, SessionId};
+
+/// One backend, and a way to close and open it again.
+struct Backend {
+    name: &'static str,
+    disk: SharedDisk,
+    root: std::path::PathBuf,
+    _folder: Option<tempfile::TempDir>,
+}
+
+impl Backend {
+    fn open(&self, mode: Mode) -> Result<Arc<dyn Storage>, StorageError> {
+        let options = FilesOptions {
+            mode,
+            allow_network_fs: true,
+            clock: Arc::new(ManualClock::at(Timestamp::from_seconds(1.0))),
+            entropy: Arc::new(SystemEntropy),
+        };
+        Ok(Arc::new(FileStorage::open(self.disk.clone(), &self.root, options)?))
+    }
+
+    fn writer(&self) -> Arc<dyn Storage> {
+        self.open(Mode::Write).unwrap_or_else(|error| panic!("{}: {error}", self.name))
+    }
+}
+
+fn backends() -> Vec<Backend> {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("deep/data");
+    let real = Backend { name: "real files", disk: Arc::new(OsDisk), root, _folder: Some(folder) };
+    let disk = Arc::new(SimDisk::new());
+    vec![real, Backend { name: "simulated files", disk, root: "/data".into(), _folder: None }]
+}
+
+fn session(text: &str) -> SessionId {
+    SessionId::parse(text).unwrap()
+}
+
+fn run(text: &str) -> RunId {
+    RunId::parse(text).unwrap()
+}
+
+fn put(storage: &Arc<dyn Storage>, id: &str, bytes: &[u8], expected: Expected) -> PutOutcome {
+    storage.put_document(&session(id), bytes, &Put { expected, keep_replaced: false }).unwrap()
+}
+
+fn stored(outcome: PutOutcome) -> Revision {
+    match outcome {
+        PutOutcome::Stored(revision) => revision,
+        other => panic!("not stored: {other:?}"),
+    }
+}
+
+fn lines_of(storage: &Arc<dyn Storage>, id: &str, run_id: &str) -> String {
+    let bytes = storage.journal_bytes(&session(id), &run(run_id)).unwrap().expect("a journal");
+    let mut buffer = vec![0; 100_000];
+    let len = bytes.read_at(&mut buffer, 0).unwrap();
+    String::from_utf8(buffer[..len].to_vec()).unwrap()
+}
+
+#[test]
+fn a_document_is_put_over_the_expected_revision_only() {
+    for backend in backends() {
+        let storage = backend.writer();
+        assert!(storage.document(&session("a")).unwrap().is_none());
+        let first = stored(put(&storage, "a", b"one", Expected::Absent));
+        assert!(matches!(put(&storage, "a", b"two", Expected::Absent), PutOutcome::Conflict { .. }));
+        let second = stored(put(&storage, "a", b"two", Expected::Revision(first.clone())));
+        assert_ne!(first, second);
+        let outcome = put(&storage, "a", b"three", Expected::Revision(first));
+        assert_eq!(outcome, PutOutcome::Conflict { found: Some(second.clone()) });
+        let document = storage.document(&session("a")).unwrap().unwrap();
+        assert_eq!((document.bytes.as_slice(), &document.revision), (b"two".as_slice(), &second), "{}", backend.name);
+        assert_eq!(storage.document_revision(&session("a")).unwrap(), Some(second));
+    }
+}
+
+#[test]
+fn a_revision_outlives_the_process() {
+    for backend in backends() {
+        let revision = stored(put(&backend.writer(), "a", b"one", Expected::Absent));
+        let storage = backend.writer();
+        assert_eq!(storage.document_revision(&session("a")).unwrap(), Some(revision.clone()), "{}", backend.name);
+        stored(put(&storage, "a", b"two", Expected::Revision(revision)));
+    }
+}
+
+#[test]
+fn only_one_of_many_puts_over_one_revision_is_stored() {
+    for backend in backends() {
+        let storage = backend.writer();
+        let revision = stored(put(&storage, "a", b"base", Expected::Absent));
+        let barrier = std::sync::Barrier::new(8);
+        let stored = std::thread::scope(|scope| {
+            let tries: Vec<_> = (0..8u8)
+                .map(|number| {
+                    let (storage, revision, barrier) = (&storage, revision.clone(), &barrier);
+                    scope.spawn(move || {
+                        barrier.wait();
+                        matches!(put(storage, "a", &[number], Expected::Revision(revision)), PutOutcome::Stored(_))
+                    })
+                })
+                .collect();
+            tries.into_iter().map(|one| one.join().unwrap()).filter(|stored| *stored).count()
+        });
+        assert_eq!(stored, 1, "{}", backend.name);
+    }
+}
+
+#[test]
+fn a_head_is_the_beginning_of_a_document() {
+    for backend in backends() {
+        let storage = backend.writer();
+        stored(put(&storage, "a", b"0123456789", Expected::Absent));
+        let head = storage.document_head(&session("a"), 4).unwrap().unwrap();
+        assert_eq!((head.bytes.as_slice(), head.is_all), (b"0123".as_slice(), false));
+        let head = storage.document_head(&session("a"), 400).unwrap().unwrap();
+        assert_eq!((head.bytes.len(), head.is_all), (10, true));
+        assert!(storage.document_head(&session("b"), 4).unwrap().is_none(), "{}", backend.name);
+    }
+}
+
+#[test]
+fn documents_are_listed_in_order_and_in_pages() {
+    for backend in backends() {
+        let storage = backend.writer();
+        for id in ["c", "a", "b"] {
+            stored(put(&storage, id, b"{}", Expected::Absent));
+        }
+        let page = |after: Option<&str>, limit| -> Vec<String> {
+            let after = after.map(session);
+            storage.documents(after.as_ref(), limit).unwrap().iter().map(ToString::to_string).collect()
+        };
+        assert_eq!(page(None, 2), ["a", "b"]);
+        assert_eq!(page(Some("b"), 2), ["c"], "{}", backend.name);
+    }
+}
+
+#[test]
+fn what_a_put_replaces_is_kept_every_time_it_is_asked_to() {
+    for backend in backends() {
+        let storage = backend.writer();
+        let mut revision = stored(put(&storage, "a", b"version 0", Expected::Absent));
+        for number in 1..=3 {
+            let keep = Put { expected: Expected::Revision(revision), keep_replaced: true };
+            let bytes = format!("version {number}");
+            revision = stored(storage.put_document(&session("a"), bytes.as_bytes(), &keep).unwrap());
+        }
+        let kept = backend.disk.read_dir(&backend.root.join("_kept/a")).unwrap();
+        assert_eq!(kept.len(), 3, "{}: {kept:?}", backend.name);
+    }
+}
+
+#[test]
+fn a_journal_is_created_once_appended_to_and_read_back() {
+    for backend in backends() {
+        let storage = backend.writer();
+        let mut journal = storage.create_journal(&session("a"), &run("r"), &Birth::default()).unwrap();
+        assert_eq!(journal.tail.last_seq, 0);
+        journal.writer.append(b"{\"seq\":1}\n", Durability::Buffered).unwrap().wait().unwrap();
+        let ticket = journal.writer.append(b"{\"seq\":2}\n{\"seq\":3}\n", Durability::Durable).unwrap();
+        assert!(ticket.wait().unwrap().is_some(), "{}: a durable append gives proof", backend.name);
+        assert_eq!(lines_of(&storage, "a", "r"), "{\"seq\":1}\n{\"seq\":2}\n{\"seq\":3}\n");
+        let again = storage.create_journal(&session("a"), &run("r"), &Birth::default());
+        assert!(matches!(again, Err(StorageError::RunTaken { .. })), "{}", backend.name);
+        assert_eq!(storage.journals(&session("a")).unwrap(), [run("r")]);
+    }
+}
+
+#[test]
+fn a_journal_goes_on_where_it_ended() {
+    for backend in backends() {
+        {
+            let storage = backend.writer();
+            let mut journal = storage.create_journal(&session("a"), &run("r"), &Birth::default()).unwrap();
+            let lines = b"{\"seq\":1}\n{\"seq\":2,\"event\":\"done\",\"terminal\":true}\n";
+            journal.writer.append(lines, Durability::Buffered).unwrap().wait().unwrap();
+        }
+        let storage = backend.writer();
+        let journal = storage.open_journal(&session("a"), &run("r")).unwrap();
+        assert_eq!((journal.tail.last_seq, journal.tail.seal), (2, Seal::Done), "{}", backend.name);
+        let missing = storage.open_journal(&session("a"), &run("other"));
+        assert!(matches!(missing, Err(StorageError::RunNotFound { .. })));
+    }
+}
+
+#[test]
+fn a_fenced_writer_takes_nothing_for_good() {
+    for backend in backends() {
+        let storage = backend.writer();
+        let mut journal = storage.create_journal(&session("a"), &run("r"), &Birth::default()).unwrap();
+        journal.writer.fence("of a test");
+        for _ in 0..2 {
+            let failure = journal.writer.append(b"{}\n", Durability::Buffered).unwrap_err();
+            assert!(matches!(failure.error, StorageError::Fenced { .. }), "{}", backend.name);
+        }
+        assert_eq!(lines_of(&storage, "a", "r"), "");
+    }
+}
+
+#[test]
+fn a_removed_journal_is_gone_and_its_id_stays_taken() {
+    for backend in backends() {
+        let storage = backend.writer();
+        let mut journal = storage.create_journal(&session("a"), &run("r"), &Birth::default()).unwrap();
+        journal.writer.append(b"{\"seq\":1}\n", Durability::Buffered).unwrap().wait().unwrap();
+        assert!(storage.remove_journal(&session("a"), &run("r")).unwrap());
+        assert!(!storage.remove_journal(&session("a"), &run("r")).unwrap());
+        assert!(storage.journal_bytes(&session("a"), &run("r")).unwrap().is_none());
+        let again = storage.create_journal(&session("a"), &run("r"), &Birth::default());
+        assert!(matches!(again, Err(StorageError::RunTaken { .. })), "{}", backend.name);
+    }
+}
+
+#[test]
+fn a_deleted_session_is_gone_with_its_journals_and_cannot_be_put_or_begun_again() {
+    for backend in backends() {
+        let storage = backend.writer();
+        let revision = stored(put(&storage, "a", b"{}", Expected::Absent));
+        let mut journal = storage.create_journal(&session("a"), &run("r"), &Birth::default()).unwrap();
+        journal.writer.append(b"{\"seq\":1}\n", Durability::Buffered).unwrap().wait().unwrap();
+        assert!(storage.delete_session(&session("a")).unwrap());
+        assert!(!storage.delete_session(&session("a")).unwrap());
+        assert!(storage.is_deleted(&session("a")).unwrap());
+        assert!(storage.document(&session("a")).unwrap().is_none());
+        assert!(storage.documents(None, 9).unwrap().is_empty() && storage.journals(&session("a")).unwrap().is_empty());
+        for expected in [Expected::Absent, Expected::Revision(revision)] {
+            assert_eq!(put(&storage, "a", b"{}", expected), PutOutcome::Deleted, "{}", backend.name);
+        }
+        assert!(storage.create_journal(&session("a"), &run("new"), &Birth::default()).is_err());
+        assert!(storage.open_journal(&session("a"), &run("r")).is_err());
+    }
+}
+
+#[test]
+fn one_writes_and_any_number_read() {
+    for backend in backends() {
+        assert!(matches!(backend.open(Mode::ReadOnly), Err(StorageError::NoDirectory { .. })), "{}", backend.name);
+        let writer = backend.writer();
+        stored(put(&writer, "a", b"{}", Expected::Absent));
+        match backend.open(Mode::Write) {
+            Err(StorageError::Busy { holder, .. }) => assert_eq!(holder.unwrap().pid, std::process::id()),
+            other => panic!("{}: {other:?}", backend.name),
+        }
+        let reader = backend.open(Mode::ReadOnly).unwrap();
+        assert!(reader.document(&session("a")).unwrap().is_some());
+        let refused =
+            reader.put_document(&session("b"), b"{}", &Put { expected: Expected::Absent, keep_replaced: false });
+        assert!(matches!(refused, Err(StorageError::ReadOnly)));
+        assert!(reader.create_journal(&session("a"), &run("r"), &Birth::default()).is_err());
+        assert!(reader.delete_session(&session("a")).is_err());
+        drop(writer);
+        backend.writer();
+    }
+}
+
+#[test]
+fn a_newer_format_is_read_but_not_written() {
+    for backend in backends() {
+        stored(put(&backend.writer(), "a", b"{}", Expected::Absent));
+        let path = backend.root.join("_lastword.json");
+        overwrite(&backend, &path, b"{\"store\":\"x\",\"format\":99}\n");
+        let refused = backend.open(Mode::Write);
+        assert!(matches!(refused, Err(StorageError::NewerFormat { version: 99, .. })), "{}", backend.name);
+        assert!(backend.open(Mode::ReadOnly).unwrap().document(&session("a")).unwrap().is_some());
+    }
+}
+
+fn overwrite(backend: &Backend, path: &Path, bytes: &[u8]) {
+    let file = backend.disk.open(path, lastword::storage::Access::Write).unwrap();
+    file.set_len(0).unwrap();
+    assert_eq!(file.write_at(bytes, 0).unwrap(), bytes.len());
+}

@@ -1,0 +1,134 @@
+//! Properties of the code itself, checked like any other behaviour.
+
+use std::fs;
+use std::path::Path;
+
+/// Layers from bottom to top. A file may name its own layer and those before it.
+const LAYERS: &[&[&str]] = &[
+    &["limits", "clock", "entropy", "model"],
+    &["format"],
+    &["storage"],
+    &["journal", "sidecar", "index"],
+    &["cache", "recovery"],
+    &["store"],
+    &["run"],
+    &["bridge", "relay", "http"],
+    &["cli"],
+];
+
+/// Words that may stand in some places only, and why.
+const KEPT_TO: &[(&str, &[&str], &str)] = &[
+    ("std::fs", &["src/storage/os.rs"], "only the real disk touches files"),
+    ("SystemTime", &["src/clock.rs"], "time is an argument"),
+    ("Instant::now", &["src/clock.rs"], "time is an argument"),
+    ("getrandom", &["src/entropy.rs"], "randomness is an argument"),
+    ("thread::sleep", &[], "wait on a notification with a time limit"),
+    ("println!", &["src/cli"], "the library never touches the terminal"),
+    ("process::exit", &[], "exit codes are returned"),
+    ("todo!", &[], "no stubs"),
+    ("unimplemented!", &[], "no stubs"),
+    (".unwrap()", &["src/cli"], "say why it holds with expect"),
+];
+
+fn level(module: &str) -> Option<usize> {
+    LAYERS.iter().position(|names| names.contains(&module))
+}
+
+#[test]
+fn dependencies_point_down() {
+    let mut bad = Vec::new();
+    visit(Path::new("src"), &mut |path, text| {
+        let own = path.iter().nth(1).and_then(|part| part.to_str()).unwrap_or_default().trim_end_matches(".rs");
+        if matches!(own, "lib" | "main") {
+            return;
+        }
+        let Some(own) = level(own) else {
+            bad.push(format!("{}: belongs to no layer", path.display()));
+            return;
+        };
+        for (number, line) in text.lines().enumerate() {
+            for used in names_behind(line, "crate::") {
+                if level(&used).is_some_and(|used| own < used) {
+                    bad.push(format!("{}:{}: {}", path.display(), number + 1, line.trim()));
+                }
+            }
+        }
+    });
+    assert!(bad.is_empty(), "upward dependencies:\n{}", bad.join("\n"));
+}
+
+fn names_behind(line: &str, prefix: &str) -> Vec<String> {
+    let name = |rest: &str| rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+    line.split(prefix).skip(1).map(name).collect()
+}
+
+#[test]
+fn each_word_stays_where_it_belongs() {
+    let mut bad = Vec::new();
+    visit(Path::new("src"), &mut |path, text| {
+        let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+        if path.ends_with("tests.rs") {
+            return;
+        }
+        for (number, line) in code.lines().enumerate().filter(|(_, line)| !line.trim_start().starts_with("//")) {
+            for (word, places, why) in KEPT_TO {
+                if line.contains(word) && !places.iter().any(|place| path.starts_with(place)) {
+                    bad.push(format!("{}:{}: {word}: {why}", path.display(), number + 1));
+                }
+            }
+        }
+    });
+    assert!(bad.is_empty(), "{}", bad.join("\n"));
+}
+
+#[test]
+fn every_file_says_what_it_owns() {
+    let mut bad = Vec::new();
+    visit(Path::new("src"), &mut |path, text| {
+        if !text.starts_with("//! ") {
+            bad.push(path.display().to_string());
+        }
+    });
+    assert!(bad.is_empty(), "no opening words: {bad:?}");
+}
+
+#[test]
+fn no_file_and_no_line_is_too_long_to_read() {
+    let mut bad = Vec::new();
+    visit(Path::new("src"), &mut |path, text| {
+        if text.lines().count() > 600 {
+            bad.push(format!("{}: {} lines", path.display(), text.lines().count()));
+        }
+    });
+    assert!(bad.is_empty(), "{bad:?}");
+}
+
+/// Each row of the hazards table names a test that exists, or says that there is none yet.
+#[test]
+fn hazards_name_tests_that_exist() {
+    let table = fs::read_to_string("docs/hazards.md").unwrap();
+    let mut sources = String::new();
+    for folder in ["src", "tests"] {
+        visit(Path::new(folder), &mut |_, text| sources.push_str(text));
+    }
+    let named: Vec<&str> = table.split('`').skip(1).step_by(2).filter(|word| word.contains("::")).collect();
+    assert!(named.len() > 10, "the table names too few tests");
+    for name in named {
+        let test = name.rsplit("::").next().unwrap_or_default();
+        assert!(sources.contains(&format!("fn {test}(")), "docs/hazards.md names `{name}`, which does not exist");
+    }
+}
+
+fn visit(folder: &Path, check: &mut dyn FnMut(&Path, &str)) {
+    let mut paths: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    for path in paths {
+        match path.is_dir() {
+            true => visit(&path, check),
+            false if path.extension().is_some_and(|extension| extension == "rs") => {
+                check(&path, &fs::read_to_string(&path).unwrap());
+            }
+            false => {}
+        }
+    }
+}
