@@ -8,6 +8,9 @@ pub const ID_CHARS_MAX: usize = 128;
 /// Bytes of one journal line, line feed excluded. A longer event is refused; a longer line found in a file is damage.
 pub const LINE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
+/// The highest number of an event, which every JSON reader can count to exactly. A higher one found in a file is none.
+pub const SEQ_MAX: u64 = (1 << 53) - 1;
+
 /// Bytes of an event's name.
 pub const EVENT_NAME_BYTES_MAX: usize = 256;
 
@@ -19,6 +22,9 @@ pub const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Bytes of our own small files: the store's identity, the lock, a run's record, a tombstone.
 pub const RECORD_BYTES_MAX: u64 = 64 * 1024;
+
+/// Bytes of room for lines that an open journal keeps between two appends.
+pub const IDLE_LINES_BYTES_MAX: usize = 64 * 1024;
 
 /// Journal files kept open for appending at the same time.
 pub const OPEN_JOURNALS_MAX: usize = 512;

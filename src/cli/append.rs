@@ -40,8 +40,13 @@ pub(super) fn run(context: &Context, args: Args) -> Result<(), Failure> {
     let mut appender = Appender { run, durability: args.durability.into(), lines_read: 0 };
     let mut input = io::stdin().lock();
     let mut pending = Vec::new();
-    while read_more(&mut input, &mut pending)? {
-        let whole = pending.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    loop {
+        // What is pending holds no line feed: only what arrives is searched.
+        let searched = pending.len();
+        if !read_more(&mut input, &mut pending)? {
+            break;
+        }
+        let whole = pending[searched..].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| searched + at + 1);
         appender.take(&pending[..whole])?;
         pending.drain(..whole);
         if pending.len() > LINE_BYTES_MAX {

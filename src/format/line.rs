@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 
 use crate::clock::Timestamp;
+use crate::limits::SEQ_MAX;
 use crate::model::fold::FoldEvent;
 use crate::model::{Event, Fields, RunId, SessionId, TerminalState, Truth, is_truthy, python_text, quote, text_of};
 
@@ -145,7 +146,7 @@ pub struct EventRef<'a> {
     pub text: &'a str,
     /// Where it begins in the file.
     pub offset: u64,
-    /// Its number, if that is an integer of at least 1.
+    /// Its number, if that is an integer from 1 to [`SEQ_MAX`].
     pub seq: Option<u64>,
     /// Its name: the key `event`, else `type`.
     pub name: Cow<'a, str>,
@@ -234,7 +235,7 @@ pub(super) fn decode_own<'a>(line: &'a [u8], offset: u64, shape: &LineShape) -> 
     Some(EventRef {
         text,
         offset,
-        seq: Some(within(digits).parse().ok().filter(|seq| *seq > 0)?),
+        seq: Some(within(digits).parse().ok().filter(is_usable)?),
         name: Cow::Borrowed(within(name)),
         created_at: Some(within(created_at)),
         terminal,
@@ -243,6 +244,10 @@ pub(super) fn decode_own<'a>(line: &'a [u8], offset: u64, shape: &LineShape) -> 
         ids: Ids::Own,
         checked: true,
     })
+}
+
+fn is_usable(seq: &u64) -> bool {
+    (1..=SEQ_MAX).contains(seq)
 }
 
 fn has_control_byte(line: &[u8]) -> bool {
@@ -300,7 +305,7 @@ pub(super) fn decode_any<'a>(text: &'a str, offset: u64, shape: &LineShape) -> R
         Some(false) => return Err(DamageKind::ChecksumMismatch),
         right => right.is_some(),
     };
-    let seq = fields.get("seq").and_then(|raw| raw.parse().ok()).filter(|seq| *seq > 0);
+    let seq = fields.get("seq").and_then(|raw| raw.parse().ok()).filter(is_usable);
     let name = ["event", "type"].iter().filter_map(|key| fields.get(key)).find(|raw| is_truthy(raw));
     let terminal = match fields.get("terminal") {
         Some("true") => Truth::True,

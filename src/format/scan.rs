@@ -124,6 +124,12 @@ impl Scanner {
         filled
     }
 
+    /// Lets go of the unfinished last line, to be handed in again: a writer may cut it off and write another there.
+    pub fn forget_unfinished(&mut self) {
+        self.buffer.truncate(self.at);
+        self.searched = 0;
+    }
+
     /// The next record among the whole lines that are there. `None` asks for more bytes.
     pub fn next_record(&mut self) -> Option<Record<'_>> {
         self.find_next().map(|found| self.give(found))
@@ -214,6 +220,9 @@ impl Scanner {
         if let Some(from) = self.overlong_from.take() {
             return Some(Found::Damage(self.damage(DamageKind::LineTooLong, from, end)));
         }
+        if end - start > LINE_BYTES_MAX {
+            return Some(Found::Damage(self.damage(DamageKind::LineTooLong, self.offset(start), end)));
+        }
         let (start, end) = self.trimmed(start, end);
         if start == end {
             return None;
@@ -269,11 +278,12 @@ impl Scanner {
     fn judge_broken(&mut self, start: usize, end: usize) -> Found {
         let line = &self.buffer[start..end];
         let next = memchr::memmem::find(&line[1..], self.shape.start()).map(|at| start + 1 + at);
-        let kind = match std::str::from_utf8(line) {
-            _ if next.is_some() => DamageKind::GluedRecords,
-            Ok(_) if line.contains(&0) => DamageKind::NulRun,
-            Ok(_) => DamageKind::BadJson,
-            Err(_) => DamageKind::BadUtf8,
+        // Nothing behind the next record is looked at: a line may hold thousands of them.
+        let kind = match next {
+            Some(_) => DamageKind::GluedRecords,
+            None if std::str::from_utf8(line).is_err() => DamageKind::BadUtf8,
+            None if line.contains(&0) => DamageKind::NulRun,
+            None => DamageKind::BadJson,
         };
         self.glued = next.map(|next| Glued { next, end, reported: true });
         Found::Damage(self.damage(kind, self.offset(start), next.unwrap_or(end)))

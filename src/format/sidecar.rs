@@ -62,10 +62,10 @@ pub fn read_head(id: &SessionId, prefix: &[u8]) -> Head {
         Err(_) => return Head::ReadAll,
     };
     let mut found = Found::default();
-    let outcome = collect(text, true, &mut found);
+    // What is wrong with it is said by whoever reads all of it.
+    let _ = collect(text, true, &mut found);
     if !found.reached_messages {
-        let cut_short = matches!(outcome, Err(Unreadable::Json { .. }));
-        return if cut_short { Head::TooShort } else { Head::ReadAll };
+        return if found.is_cut_short { Head::TooShort } else { Head::ReadAll };
     }
     let head = Session::from_parts(id.clone(), Arc::new(text.to_owned()), found.entries);
     if NEEDED.iter().all(|key| head.get(key).is_some()) { Head::Metadata(head) } else { Head::ReadAll }
@@ -75,6 +75,8 @@ pub fn read_head(id: &SessionId, prefix: &[u8]) -> Head {
 struct Found {
     entries: Vec<Entry>,
     reached_messages: bool,
+    /// The text ended too early.
+    is_cut_short: bool,
 }
 
 fn collect(text: &str, stop_at_messages: bool, found: &mut Found) -> Result<(), Unreadable> {
@@ -83,8 +85,11 @@ fn collect(text: &str, stop_at_messages: bool, found: &mut Found) -> Result<(), 
         return Err(Unreadable::Shape);
     }
     let mut reader = serde_json::Deserializer::from_str(text);
-    let visit = TopLevel { text, stop_at_messages, found };
-    visit.deserialize(&mut reader).and_then(|()| reader.end()).map_err(|e| Unreadable::Json { reason: e.to_string() })
+    let visit = TopLevel { text, stop_at_messages, found: &mut *found };
+    visit.deserialize(&mut reader).and_then(|()| reader.end()).map_err(|e| {
+        found.is_cut_short = e.is_eof();
+        Unreadable::Json { reason: e.to_string() }
+    })
 }
 
 fn place(text: &str, part: &str) -> Range<usize> {

@@ -33,6 +33,7 @@ impl JournalReader {
             let room = extent.saturating_sub(offset).min(READ_CHUNK_BYTES as u64) as usize;
             let bytes = &self.bytes;
             if room == 0 || self.scanner.feed(room, |room| bytes.read_at(room, offset))? == 0 {
+                self.scanner.forget_unfinished();
                 return Ok(None);
             }
         }

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use super::progress::Progress;
 use crate::clock::{Clock, Timestamp};
 use crate::format::LineEncoder;
+use crate::limits::{IDLE_LINES_BYTES_MAX, SEQ_MAX};
 use crate::model::{Event, InvalidEvent, RunId, SessionId};
 use crate::storage::{AppendFailure, Durability, Durable, JournalWriter, OpenedJournal, Seal, StorageError, Ticket};
 
@@ -165,12 +166,13 @@ impl RunJournal {
     /// Appends events with one write. All of them are refused if one cannot be taken.
     pub fn append(&self, events: &[Event], durability: Durability) -> Result<Appended, AppendError> {
         let now = self.clock.now();
-        match self.pen.try_lock() {
-            Some(mut pen) if self.waiting_count.load(Ordering::Acquire) == 0 => {
-                self.append_alone(&mut pen, events, durability, now)
-            }
-            _ => self.append_with_others(events, durability, now),
+        // A chain and not a match: a match would hold the pen while the other arm waits for it.
+        if self.waiting_count.load(Ordering::Acquire) == 0
+            && let Some(mut pen) = self.pen.try_lock()
+        {
+            return self.append_alone(&mut pen, events, durability, now);
         }
+        self.append_with_others(events, durability, now)
     }
 
     /// Shows followers the end of the run. To be called when its answer is saved.
@@ -254,6 +256,10 @@ impl RunJournal {
         if !pen.planned.seal.admits(event.name()) {
             return Err(AppendError::Sealed { run: self.run.clone(), event: event.name().to_owned() });
         }
+        if pen.planned.last_seq >= SEQ_MAX {
+            let source = StorageError::Fenced { run: self.run.clone(), why: "its numbers are used up" };
+            return Err(AppendError::Failed { run: self.run.clone(), appended_to: None, source });
+        }
         pen.planned.last_seq += 1;
         pen.planned.seal = pen.planned.seal.after(event.name(), event.terminal_state().is_some());
         self.encoder.encode(pen.planned.last_seq, now, event, &mut pen.lines);
@@ -320,6 +326,7 @@ impl Pen {
             self.planned = self.position;
         }
         self.lines.clear();
+        self.lines.shrink_to(IDLE_LINES_BYTES_MAX);
         Written { outcome, bytes, last_seq: self.position.last_seq }
     }
 }

@@ -253,9 +253,12 @@ impl Session {
         })
     }
 
-    /// Whether a run is spoken of anywhere in the session. A text that happens to hold its id counts too.
+    /// Whether a run is spoken of anywhere in the session: its id, or that of one of its events, is a value or the
+    /// beginning of one. A text that is just that id counts too.
     pub fn mentions(&self, run: &RunId) -> bool {
-        let is_there = |text: &str| memchr::memmem::find(text.as_bytes(), run.as_str().as_bytes()).is_some();
+        let spelt = [format!("\"{run}\""), format!("\"{run}:")];
+        let is_there =
+            |text: &str| spelt.iter().any(|id| memchr::memmem::find(text.as_bytes(), id.as_bytes()).is_some());
         let of = |piece: &Piece| matches!(piece, Piece::Owned(text) if is_there(text));
         is_there(&self.source)
             || self.entries.iter().any(|entry| match &entry.slot {
@@ -426,8 +429,16 @@ impl Metadata {
     /// The metadata keys and the JSON texts of their values, in the file's order.
     pub fn iter(&self) -> impl Iterator<Item = (Cow<'_, str>, &str)> {
         self.head.entries.iter().filter_map(|entry| match &entry.slot {
-            Slot::Value(piece) => Some((entry.key.text(&self.head.source).into(), piece.text(&self.head.source))),
+            Slot::Value(piece) => Some((unescaped(entry.key.text(&self.head.source)), piece.text(&self.head.source))),
             Slot::Items(_) => None,
         })
+    }
+}
+
+/// A key as it is meant, from how it is spelt in the file.
+fn unescaped(key: &str) -> Cow<'_, str> {
+    match key.contains('\\') {
+        true => Cow::Owned(text_of(&format!("\"{key}\"")).unwrap_or_default().into_owned()),
+        false => Cow::Borrowed(key),
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::clock::Timestamp;
 use crate::entropy::{Entropy, uuid4};
 use crate::format::{Head, Unreadable, encode, read_head, read_session};
-use crate::limits::METADATA_PREFIX_BYTES;
+use crate::limits::{METADATA_PREFIX_BYTES, SIDECAR_BYTES_MAX};
 use crate::model::{List, Metadata, Session, SessionId};
 use crate::storage::{Expected, Put, PutOutcome, Storage, StorageError};
 
@@ -97,7 +97,7 @@ pub fn load_metadata(storage: &Arc<dyn Storage>, id: &SessionId) -> Result<Optio
                 session.set_base(head.revision);
                 return Ok(Some(Metadata::new(session, count)));
             }
-            Head::TooShort if !head.is_all => wanted *= 4,
+            Head::TooShort if !head.is_all && (wanted as u64) < SIDECAR_BYTES_MAX => wanted *= 4,
             _ => return whole_metadata(storage, id),
         }
     }

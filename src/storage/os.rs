@@ -63,7 +63,7 @@ impl Disk for OsDisk {
             let held = cause.raw_os_error() == fs2::lock_contended_error().raw_os_error();
             if held { io::ErrorKind::WouldBlock.into() } else { cause }
         })?;
-        Ok(Box::new(OsFile { file }))
+        Ok(Box::new(OsLock { file: OsFile { file } }))
     }
 
     #[cfg(target_os = "linux")]
@@ -161,8 +161,21 @@ impl DiskFile for OsFile {
     }
 }
 
-impl DiskLock for OsFile {
+#[derive(Debug)]
+struct OsLock {
+    file: OsFile,
+}
+
+impl DiskLock for OsLock {
     fn file(&self) -> &dyn DiskFile {
-        self
+        &self.file
+    }
+}
+
+impl Drop for OsLock {
+    /// Closing is not enough: a child that another thread is just starting shares the lock until it has begun.
+    fn drop(&mut self) {
+        // If this fails, closing lets it go a moment later.
+        let _ = FileExt::unlock(&self.file.file);
     }
 }

@@ -21,7 +21,7 @@ pub enum After {
     Seq(u64),
 }
 
-/// The events of a run as they come. Ends when the run has ended, or its session is deleted.
+/// The events of a run as they come. Ends when the run has ended, or is removed, or its session is deleted.
 #[derive(Debug)]
 pub struct Follow {
     store: Store,
@@ -79,7 +79,8 @@ impl Follow {
     /// Waits until there may be more, at most so long. Returns early when this process appends to the run.
     pub fn wait(&mut self, limit: Duration) {
         let seen = self.reader.as_ref().map_or(0, JournalReader::read_to);
-        let waiter = self.progress.clone().unwrap_or_default();
+        // A journal that failed here may be opened again; until then there is nobody to wake us.
+        let waiter = self.progress.clone().filter(|progress| !progress.has_ended()).unwrap_or_default();
         waiter.wait_beyond(seen, limit);
     }
 
@@ -93,12 +94,14 @@ impl Follow {
         }
     }
 
-    /// A run that ended with `done` may get one more event, but nobody waits for it. A deleted session ends all.
+    /// A run that ended with `done` may get one more event, but nobody waits for it. A deleted session ends all, a
+    /// removed journal its run.
     fn rest_is_silence(&mut self) -> Result<bool, StoreError> {
         if self.seal != Seal::Open {
             return Ok(true);
         }
-        Ok(self.store.shared.storage.is_deleted(&self.session)?)
+        let storage = &self.store.shared.storage;
+        Ok(storage.is_deleted(&self.session)? || storage.journal_bytes(&self.session, &self.run)?.is_none())
     }
 }
 

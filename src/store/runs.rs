@@ -112,10 +112,15 @@ impl Run {
         self.journal.seal().is_sealed()
     }
 
-    /// Appends an event. It survives the death of the process when this returns; an event that ends the run is
-    /// durable, folded and saved by then.
+    /// Appends an event. When this returns, it survives the death of the process, or a power cut if the store's options
+    /// ask for that; an event that ends the run is durable, folded and saved by then.
     pub fn append(&self, event: Event) -> Result<Appended, StoreError> {
-        self.append_all(&[event], self.shared.options.durability)
+        let durability = self.shared.options.durability;
+        let appended = self.append_all(&[event], durability)?;
+        if durability == Durability::Durable {
+            appended.ticket.clone().wait()?;
+        }
+        Ok(appended)
     }
 
     /// Appends an event that is to survive a power cut: wait for its ticket.
@@ -132,9 +137,10 @@ impl Run {
         let _alone = self.gate.document.lock();
         let appended = self.journal.append(events, Durability::Durable)?;
         appended.ticket.clone().wait()?;
-        self.shared.settle(self.session(), self.id())?;
+        let settled = self.shared.settle(self.session(), self.id());
+        // Even if the answer could not be saved: the journal is durable and sealed, and nobody should wait for more.
         self.journal.show_end();
-        Ok(appended)
+        settled.map(|()| appended)
     }
 
     /// Ends the run: sealed, folded into the transcript, saved.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::open_files::{OpenFile, OpenFiles};
 use super::tail::{FoundTail, find_tail};
+use super::unsure::Unsure;
 use super::write::{self, open_plain};
 use super::{FileStorage, Storage};
 use crate::format::LineShape;
@@ -29,7 +30,7 @@ impl FileStorage {
     ) -> Result<OpenedJournal, StorageError> {
         self.refuse_taken(session, run)?;
         let folder = self.layout.journals_of(session);
-        write::ensure_dirs(&*self.disk, &folder)?;
+        self.ensure_dirs(&folder)?;
         self.write_record(session, run, &self.new_record(birth))?;
         let path = self.layout.journal(session, run);
         if optional(self.disk.stat(&path)).attempt("look at", &path)?.is_none() {
@@ -59,6 +60,7 @@ impl FileStorage {
             return Err(not_found());
         }
         let file = optional(self.disk.open(&path, Access::Write)).attempt("open", &path)?.ok_or_else(not_found)?;
+        self.unsure.make_sure(&path, &*file).attempt("write again", &path)?;
         let len = file.stat().attempt("look at", &path)?.len;
         let mut found = find_tail(&*file, len, &LineShape::new(session, run)).attempt("read", &path)?;
         self.admit(session, run, &mut found)?;
@@ -103,7 +105,8 @@ impl FileStorage {
         Ok(())
     }
 
-    /// A torn line is no event, but its bytes are somebody's words. Of a tail longer than any line the beginning is kept.
+    /// A torn line is no event, but its bytes are somebody's words. A tail longer than any line is kept in pieces, without
+    /// those that are nothing but zeroes.
     fn keep_torn_tail(
         &self,
         session: &SessionId,
@@ -111,20 +114,28 @@ impl FileStorage {
         file: &dyn DiskFile,
         found: &FoundTail,
     ) -> Result<(), StorageError> {
-        let mut torn = vec![0; found.rest.torn_bytes.min(LINE_BYTES_MAX as u64) as usize];
         let path = self.layout.journal(session, run);
-        let len = read_full(file, &mut torn, found.tail.extent).attempt("read", &path)?;
-        torn.truncate(len);
-        match torn.iter().all(|byte| *byte == 0) {
-            true => Ok(()),
-            false => self.keep(session, &format!("{run}-torn-at-{}", found.tail.extent), &torn),
+        let (mut offset, end) = (found.tail.extent, found.tail.extent + found.rest.torn_bytes);
+        let mut torn = vec![0; found.rest.torn_bytes.min(LINE_BYTES_MAX as u64) as usize];
+        while offset < end {
+            let wanted = torn.len().min((end - offset) as usize);
+            let len = read_full(file, &mut torn[..wanted], offset).attempt("read", &path)?;
+            if len == 0 {
+                break;
+            }
+            if torn[..len].iter().any(|byte| *byte != 0) {
+                self.keep(session, &format!("{run}-torn-at-{offset}"), &torn[..len])?;
+            }
+            offset += len as u64;
         }
+        Ok(())
     }
 
     fn opened(&self, path: PathBuf, run: &RunId, tail: Tail) -> OpenedJournal {
         let writer = FileJournal {
             disk: self.disk.clone(),
             open_files: self.open_files.clone(),
+            unsure: self.unsure.clone(),
             place: Arc::default(),
             path,
             run: run.clone(),
@@ -162,6 +173,7 @@ impl FileStorage {
 struct FileJournal {
     disk: SharedDisk,
     open_files: Arc<OpenFiles>,
+    unsure: Arc<Unsure>,
     place: Arc<OpenFile>,
     path: PathBuf,
     run: RunId,
@@ -222,8 +234,18 @@ impl FileJournal {
     /// After a failed write or sync nobody knows what the medium holds, and a retry that succeeds would prove nothing.
     fn fail(&mut self, attempt: &'static str, kept_bytes: usize, cause: std::io::Error) -> AppendFailure {
         let error = StorageError::io(attempt, &self.path, cause);
+        self.unsure.note(&self.path);
         self.closed = Some(StorageError::Latched { run: self.run.clone(), source: Box::new(error.clone()) });
         AppendFailure { kept_bytes, error }
+    }
+}
+
+impl Drop for FileJournal {
+    /// A failure that waited for the next append is not forgotten with its writer.
+    fn drop(&mut self) {
+        if self.place.has_failed() {
+            self.unsure.note(&self.path);
+        }
     }
 }
 

@@ -6,15 +6,18 @@ mod open_files;
 mod record;
 mod tail;
 mod trash;
+mod unsure;
 mod write;
 
-use std::path::Path;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 
 use self::open_files::OpenFiles;
+use self::unsure::Unsure;
 use super::contract::{Birth, Document, DocumentHead, JournalBytes, OpenedJournal, Put, PutOutcome, Storage};
 use super::disk::{Disk, SharedDisk};
 use super::error::{Attempt, StorageError, optional};
@@ -30,6 +33,9 @@ const FORMAT_VERSION: u32 = 1;
 
 /// How many documents can be put at the same time without waiting for each other, more or less.
 const PUT_GATES: usize = 64;
+
+/// How many folders are remembered to be durable.
+const KNOWN_DIRS_MAX: usize = 4096;
 
 /// Whether a directory is opened to be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +68,9 @@ pub struct FileStorage {
     entropy: Arc<dyn Entropy>,
     open_files: Arc<OpenFiles>,
     put_gates: Vec<Mutex<()>>,
+    /// Folders that are known to be durable in the one above.
+    durable_dirs: Mutex<HashSet<PathBuf>>,
+    unsure: Arc<Unsure>,
     boot_id: String,
     lock: Option<WriterLock>,
 }
@@ -88,6 +97,8 @@ impl FileStorage {
         let mut storage = FileStorage {
             boot_id: disk.boot_id(),
             open_files: Arc::new(OpenFiles::new(OPEN_JOURNALS_MAX)),
+            durable_dirs: Mutex::default(),
+            unsure: Arc::default(),
             put_gates: (0..PUT_GATES).map(|_| Mutex::new(())).collect(),
             clock: options.clock,
             entropy: options.entropy,
@@ -138,8 +149,8 @@ impl FileStorage {
         let root = self.layout.root();
         let names = self.disk.read_dir(root).attempt("list", root)?;
         for stale in names.iter().filter(|entry| entry.name.starts_with(TEMP_PREFIX) && !entry.is_dir) {
-            let path = root.join(&stale.name);
-            self.disk.remove_file(&path).attempt("remove", &path)?;
+            // One that cannot be removed harms nobody, and must not keep a writer out.
+            let _ = self.disk.remove_file(&root.join(&stale.name));
         }
         self.finish_deletions(&names)
     }
@@ -153,6 +164,21 @@ impl FileStorage {
         self.put_gates[hash % PUT_GATES].lock()
     }
 
+    /// A folder that is there and durable. The folder above is synced once a process, not once a call.
+    fn ensure_dirs(&self, path: &Path) -> Result<(), StorageError> {
+        let is_known = self.durable_dirs.lock().contains(path);
+        if is_known && optional(self.disk.stat(path)).attempt("open", path)?.is_some() {
+            return Ok(());
+        }
+        write::ensure_dirs(&*self.disk, path)?;
+        let mut known = self.durable_dirs.lock();
+        if known.len() >= KNOWN_DIRS_MAX {
+            known.clear();
+        }
+        known.insert(path.to_owned());
+        Ok(())
+    }
+
     /// Puts a file in place, durably, whole or not at all.
     fn replace(&self, path: &Path, bytes: &[u8]) -> Result<Revision, StorageError> {
         write::replace(&*self.disk, &*self.entropy, path, bytes)
@@ -161,7 +187,7 @@ impl FileStorage {
     /// Keeps bytes of a session that something is about to replace.
     fn keep(&self, session: &SessionId, label: &str, bytes: &[u8]) -> Result<(), StorageError> {
         let folder = self.layout.kept_of(session);
-        write::ensure_dirs(&*self.disk, &folder)?;
+        self.ensure_dirs(&folder)?;
         let micros = self.clock.now().micros();
         let unique = uuid4(&*self.entropy);
         self.replace(&folder.join(format!("{micros}-{}-{label}", &unique[..8])), bytes).map(drop)

@@ -71,6 +71,11 @@ impl OpenFile {
         self.has_unsynced.store(has_unsynced, Ordering::Relaxed);
     }
 
+    /// Whether a failure waits for the writer's next call.
+    pub(super) fn has_failed(&self) -> bool {
+        self.failure.lock().is_some()
+    }
+
     fn last_used(&self) -> u64 {
         self.last_used.load(Ordering::Relaxed)
     }

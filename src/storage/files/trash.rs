@@ -37,7 +37,7 @@ impl FileStorage {
             deleted_at: self.clock.now().seconds(),
             generation: uuid4(&*self.entropy),
         };
-        write::ensure_dirs(&*self.disk, &self.layout.tombstones())?;
+        self.ensure_dirs(&self.layout.tombstones())?;
         self.replace(&self.layout.tombstone(session), &write::to_json_line(&tombstone))?;
         self.move_parts(session, &tombstone.generation)?;
         Ok(true)
@@ -54,7 +54,7 @@ impl FileStorage {
 
     fn move_parts(&self, session: &SessionId, generation: &str) -> Result<(), StorageError> {
         let folder = self.layout.trash_of(session, generation);
-        write::ensure_dirs(&*self.disk, &folder)?;
+        self.ensure_dirs(&folder)?;
         self.move_part(&self.layout.journals_of(session), &folder.join("run_journal"))?;
         self.move_part(&self.layout.backup(session), &folder.join("session.json.bak"))?;
         self.move_part(&self.layout.sidecar(session), &folder.join("session.json"))
@@ -82,9 +82,14 @@ impl FileStorage {
         let left = left.chain(with_journals.iter().filter_map(|entry| SessionId::parse(&entry.name).ok()));
         for session in left.filter(|session| deleted.contains(session)).collect::<HashSet<_>>() {
             let path = self.layout.tombstone(&session);
-            if let Some(tombstone) = write::read_small::<Tombstone>(&*self.disk, &path)? {
-                self.move_parts(&session, &tombstone.generation)?;
-            }
+            let generation = match write::read_small::<Tombstone>(&*self.disk, &path) {
+                Ok(Some(tombstone)) => tombstone.generation,
+                Ok(None) => continue,
+                // It is there, so the session is deleted; only the folder in the trash gets another name.
+                Err(StorageError::Damaged { .. }) => uuid4(&*self.entropy),
+                Err(error) => return Err(error),
+            };
+            self.move_parts(&session, &generation)?;
         }
         Ok(())
     }
@@ -109,7 +114,7 @@ impl FileStorage {
         record.removed_at = Some(now);
         self.write_record(session, run, &record)?;
         let folder = self.layout.trash_of(session, &uuid4(&*self.entropy));
-        write::ensure_dirs(&*self.disk, &folder)?;
+        self.ensure_dirs(&folder)?;
         self.move_part(&path, &folder.join(format!("{run}.jsonl")))?;
         Ok(true)
     }

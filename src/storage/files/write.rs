@@ -51,27 +51,36 @@ pub(super) fn create(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> Result<(), S
     fill(&*file, path, bytes)
 }
 
-/// Creates a folder and those above it that are missing, each durable in the one above before the next is begun.
+/// Creates a folder and those above it that are missing, each durable in the one above before the next is begun. One
+/// that is there is made durable too: whoever created it may have died before that. Whether this user may look into the
+/// folder above it is another matter.
 pub(super) fn ensure_dirs(disk: &dyn Disk, path: &Path) -> Result<(), StorageError> {
-    if path.as_os_str().is_empty() || optional(disk.stat(path)).attempt("open", path)?.is_some() {
-        return Ok(());
+    let Some(above) = path.parent() else { return Ok(()) };
+    let parent = if above.as_os_str().is_empty() { Path::new(".") } else { above };
+    if optional(disk.stat(path)).attempt("open", path)?.is_some() {
+        return match disk.sync_dir(parent) {
+            Err(cause) if cause.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+            synced => synced.attempt("sync the folder", parent),
+        };
     }
-    let parent = path.parent().unwrap_or(Path::new(""));
-    ensure_dirs(disk, parent)?;
+    if optional(disk.stat(parent)).attempt("open", parent)?.is_none() {
+        ensure_dirs(disk, above)?;
+    }
     match disk.create_dir(path) {
         Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists => {}
         created => created.attempt("create the folder", path)?,
     }
-    let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
     disk.sync_dir(parent).attempt("sync the folder", parent)
 }
 
 /// Opens a file that is there and is a file.
 pub(super) fn open_plain(disk: &dyn Disk, path: &Path) -> Result<Option<Box<dyn DiskFile>>, StorageError> {
-    let Some(file) = optional(disk.open(path, Access::Read)).attempt("open", path)? else { return Ok(None) };
-    match file.stat().attempt("look at", path)?.kind {
-        FileKind::File => Ok(Some(file)),
-        _ => Err(StorageError::io("read", path, io::ErrorKind::IsADirectory.into())),
+    // Looked at before it is opened: opening a pipe would wait for somebody at its other end.
+    match optional(disk.stat(path)).attempt("look at", path)?.map(|stat| stat.kind) {
+        None => Ok(None),
+        Some(FileKind::File) => optional(disk.open(path, Access::Read)).attempt("open", path),
+        Some(FileKind::Directory) => Err(StorageError::io("read", path, io::ErrorKind::IsADirectory.into())),
+        Some(FileKind::Other) => Err(StorageError::io("read", path, io::Error::other("it is not a plain file"))),
     }
 }
 

@@ -1,0 +1,50 @@
+//! Journals whose last write or sync failed in this process.
+//!
+//! A kernel marks pages clean although it could not write them, and the next sync says that all is well. What is still
+//! to be read of such a journal is therefore written once more before anything is added to it.
+
+use std::collections::HashSet;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use parking_lot::Mutex;
+
+use crate::limits::READ_CHUNK_BYTES;
+use crate::storage::disk::{DiskFile, read_full, write_full};
+
+/// The journals that nobody can be sure of.
+#[derive(Debug, Default)]
+pub(super) struct Unsure {
+    paths: Mutex<HashSet<PathBuf>>,
+}
+
+impl Unsure {
+    pub(super) fn note(&self, path: &Path) {
+        self.paths.lock().insert(path.to_owned());
+    }
+
+    /// Writes the bytes of such a journal in their own places again and syncs them. A crash in between leaves the same
+    /// bytes, or those that the medium had before.
+    pub(super) fn make_sure(&self, path: &Path, file: &dyn DiskFile) -> io::Result<()> {
+        if !self.paths.lock().contains(path) {
+            return Ok(());
+        }
+        rewrite(file)?;
+        file.sync()?;
+        self.paths.lock().remove(path);
+        Ok(())
+    }
+}
+
+fn rewrite(file: &dyn DiskFile) -> io::Result<()> {
+    let mut buffer = vec![0; READ_CHUNK_BYTES];
+    let mut offset = 0;
+    loop {
+        let len = read_full(file, &mut buffer, offset)?;
+        if len == 0 {
+            return Ok(());
+        }
+        write_full(file, &buffer[..len], offset).map_err(|(_, cause)| cause)?;
+        offset += len as u64;
+    }
+}
