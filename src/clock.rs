@@ -60,7 +60,7 @@ impl Clock for SystemClock {
     #[allow(clippy::disallowed_methods, reason = "this is the one place that reads the time")]
     fn now(&self) -> Timestamp {
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Timestamp::from_micros(i64::try_from(since_1970.as_micros()).unwrap_or(i64::MAX))
+        Timestamp::from_micros(since_1970.as_secs() as i64 * MICROS_PER_SECOND + i64::from(since_1970.subsec_micros()))
     }
 }
 

@@ -578,3 +578,64 @@ fn the_same_seed_gives_the_same_operations() {
     };
     assert_eq!(run(), run());
 }
+
+#[test]
+fn durable_covers_all_before_it_even_after_a_failed_sync() {
+    let (disk, _) = prepared(created);
+    let store = open(&disk).unwrap();
+    let run = store.begin_run(&id(), UserTurn::text("x")).unwrap();
+    run.append(Event::token("one")).unwrap();
+    disk.fail(disk.operations() + 2, Fault::Eio);
+    assert!(run.append_durable(Event::token("two")).unwrap().wait().is_err());
+    let again = store.resume_run(&id(), run.id()).unwrap();
+    assert!(again.append_durable(Event::token("three")).unwrap().wait().unwrap().is_some());
+    disk.power_cut(Crash::LoseAll);
+    let found = open(&disk).unwrap().read_events(&id(), run.id(), ReadOptions::default()).unwrap();
+    assert_eq!(found.events.len(), 3, "{:?}", found.damage);
+}
+
+#[test]
+fn a_store_told_to_be_durable_tells_a_failed_sync_and_shows_nothing_of_it() {
+    let (disk, _) = prepared(created);
+    let options = Options { durability: lastword::Durability::Durable, ..Options::default() };
+    let store = Store::open_on(Arc::new(disk.clone()), DATA, options).unwrap();
+    let run = store.begin_run(&id(), UserTurn::text("x")).unwrap();
+    let mut follow = store.follow(&id(), run.id(), lastword::After::Start).unwrap();
+    disk.fail(disk.operations() + 2, Fault::Eio);
+    assert!(run.append(Event::token("one")).is_err());
+    assert!(follow.poll().unwrap().is_none(), "a reader saw what power loss could take back");
+}
+
+#[test]
+fn a_folder_whose_creator_was_killed_is_made_durable() {
+    for operation in 1..=8 {
+        let (disk, _) = prepared(created);
+        let store = open(&disk).unwrap();
+        disk.stop_before(disk.operations() + operation);
+        let _ = store.begin_run(&id(), UserTurn::text("x"));
+        disk.kill();
+        let store = open(&disk).unwrap();
+        let Ok(run) = store.begin_run(&id(), UserTurn::text("x").with_run(RunId::parse("r2").unwrap())) else {
+            continue;
+        };
+        run.append_durable(Event::token("one")).unwrap().wait().unwrap();
+        disk.power_cut(Crash::LoseAll);
+        let found = open(&disk).unwrap().read_events(&id(), run.id(), ReadOptions::default()).unwrap();
+        assert_eq!(found.events.len(), 1, "killed before operation {operation}");
+    }
+}
+
+#[test]
+fn an_answer_that_could_not_be_saved_is_saved_by_the_next_finish() {
+    let (disk, _) = prepared(created);
+    let store = open(&disk).unwrap();
+    let run = store.begin_run(&id(), UserTurn::text("x")).unwrap();
+    run.append(Event::token("answer")).unwrap();
+    disk.fail(disk.operations() + 3, Fault::Enospc);
+    let unsaved = run.finish(Outcome::Completed).unwrap_err();
+    assert!(unsaved.storage().unwrap().is_no_space(), "{unsaved}");
+    run.finish(Outcome::Completed).unwrap();
+    assert!(run.finish(Outcome::Completed).is_err(), "and only once");
+    let session = store.get_session(&id()).unwrap();
+    assert_eq!((session.len(List::Messages), session.pending_turn()), (2, None));
+}

@@ -159,7 +159,7 @@ fn many_threads_append_without_a_gap_or_a_repeat() {
             let (run, barrier) = (run.clone(), &barrier);
             move || -> Vec<u64> {
                 barrier.wait();
-                let durability = if writer % 4 == 0 { Durability::Durable } else { Durability::Buffered };
+                let durability = if writer.is_multiple_of(4) { Durability::Durable } else { Durability::Buffered };
                 let event = |number| Event::token(&format!("{writer}:{number} "));
                 (0..100).map(|number| run.append_all(&[event(number)], durability).unwrap().last_seq).collect()
             }
@@ -514,4 +514,76 @@ fn files_and_folders_are_for_their_owner_alone() {
         }
     }
     assert!(seen >= 8, "only {seen} names");
+}
+
+/// Runs something that must not take for ever.
+fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (told, heard) = mpsc::channel();
+    std::thread::spawn(move || told.send(work()));
+    heard.recv_timeout(Duration::from_secs(30)).expect("it never ends")
+}
+
+#[test]
+fn appenders_never_wait_for_themselves() {
+    let fixture = fixture();
+    let run = fixture.begin("x");
+    let threads: Vec<_> = (0..4)
+        .map(|_| {
+            let run = run.clone();
+            move || (0..3000).for_each(|_| drop(run.append(Event::token("x")).unwrap()))
+        })
+        .collect();
+    in_time(move || {
+        let threads: Vec<_> = threads.into_iter().map(std::thread::spawn).collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+    assert_eq!(run.last_seq(), 12_000);
+}
+
+#[test]
+fn a_follower_is_let_go_although_the_answer_could_not_be_saved() {
+    let fixture = fixture();
+    let run = fixture.begin("x");
+    run.append(Event::token("x")).unwrap();
+    std::fs::write(fixture.folder.path().join(format!("{}.json", fixture.id)), b"{broken").unwrap();
+    assert_eq!(run.finish(Outcome::Completed).unwrap_err().code(), "corrupt_json");
+    let follow = fixture.store.follow(&fixture.id, run.id(), After::Start).unwrap();
+    assert_eq!(in_time(move || follow.count()), 2);
+}
+
+#[test]
+fn a_follower_of_a_removed_run_is_let_go() {
+    let fixture = fixture();
+    let name = RunId::parse("imported").unwrap();
+    fixture.store.adopt_run(&fixture.id, &name).unwrap().append(Event::token("x")).unwrap();
+    let follow = fixture.store.follow(&fixture.id, &name, After::Start).unwrap();
+    fixture.store.remove_run(&fixture.id, &name).unwrap();
+    assert_eq!(in_time(move || follow.count()), 1);
+}
+
+#[test]
+fn the_active_run_is_not_removed() {
+    let fixture = fixture();
+    let run = fixture.begin("x");
+    assert_eq!(fixture.store.remove_run(&fixture.id, run.id()).unwrap_err().code(), "run_in_progress");
+}
+
+#[test]
+fn what_is_not_json_is_not_saved() {
+    let fixture = fixture();
+    let refused = fixture.store.update(&fixture.id, SaveOptions::default(), |session| session.set("model", "gpt"));
+    assert_eq!(refused.unwrap_err().code(), "invalid_argument");
+    let refused = fixture.store.update(&fixture.id, SaveOptions::default(), |session| {
+        session.push_item(List::Messages, "{\"role\":").unwrap();
+    });
+    assert_eq!(refused.unwrap_err().code(), "invalid_argument");
+    assert_eq!(fixture.store.get_session(&fixture.id).unwrap().title(), "A title");
+}
+
+#[test]
+fn a_run_id_that_happens_to_stand_in_a_text_is_free() {
+    let fixture = fixture();
+    fixture.begin("run 1 of many").finish(Outcome::Completed).unwrap();
+    let turn = UserTurn::text("x").with_run(RunId::parse("1").unwrap());
+    fixture.store.begin_run(&fixture.id, turn).unwrap();
 }

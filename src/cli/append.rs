@@ -5,9 +5,8 @@
 use std::io::{self, BufRead, Write};
 
 use lastword::limits::LINE_BYTES_MAX;
+use lastword::model::Object;
 use lastword::{AppendError, Durability, Event, Run, StoreError};
-use serde::Deserialize;
-use serde_json::value::RawValue;
 
 use super::failure::Failure;
 use super::{Context, Lasting, run_to_find, session_to_find};
@@ -21,14 +20,6 @@ pub(super) struct Args {
     /// How lasting an event is before it is acknowledged.
     #[arg(long, value_enum, default_value = "buffered")]
     durability: Lasting,
-}
-
-/// One line of input.
-#[derive(Debug, Deserialize)]
-struct Input<'a> {
-    event: String,
-    #[serde(borrow, default)]
-    payload: Option<&'a RawValue>,
 }
 
 pub(super) fn run(context: &Context, args: Args) -> Result<(), Failure> {
@@ -129,10 +120,18 @@ impl Appender {
     }
 }
 
+/// One line of input: an object with an `event`, and a `payload` unless the event is nothing but its name.
 fn parse(line: &[u8]) -> Result<Event, String> {
-    let input: Input<'_> =
-        serde_json::from_slice(line).map_err(|cause| format!("{cause}; expected {{\"event\":..,\"payload\":..}}"))?;
-    Event::new(&input.event, input.payload.map_or("{}", RawValue::get)).map_err(|cause| cause.to_string())
+    let text = std::str::from_utf8(line).map_err(|cause| cause.to_string())?;
+    let input = Object::parse(text).ok_or("it is not a JSON object {\"event\":..,\"payload\":..}")?;
+    let name = input.get("event").and_then(|raw| serde_json::from_str::<String>(raw).ok());
+    let name = name.ok_or("it has no `event` that is a text")?;
+    let payload = match input.get("payload") {
+        Some(payload) => payload,
+        None if input.iter().count() > 1 => return Err("it has keys but no `payload`".into()),
+        None => "{}",
+    };
+    Event::new(&name, payload).map_err(|cause| cause.to_string())
 }
 
 fn acknowledge(from: u64, to: u64) -> Result<(), Failure> {

@@ -5,6 +5,7 @@
 //! A line of exactly this shape is taken apart by comparing bytes; any other line goes through the JSON reader.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use crate::clock::Timestamp;
 use crate::limits::SEQ_MAX;
@@ -26,13 +27,17 @@ pub struct LineShape {
     start: Box<[u8]>,
     /// From behind `"seq":N` up to the event's name.
     middle: Box<[u8]>,
+    /// The checksum of `start`, from which that of a line goes on.
+    start_crc: u32,
 }
 
 impl LineShape {
     /// The shape of the lines of this run.
     pub fn new(session: &SessionId, run: &RunId) -> Self {
+        let start = format!("{{\"version\":1,\"event_id\":\"{run}:").into_bytes();
         LineShape {
-            start: format!("{{\"version\":1,\"event_id\":\"{run}:").into_bytes().into(),
+            start_crc: crc32c::crc32c(&start),
+            start: start.into(),
             middle: format!(",\"run_id\":\"{run}\",\"session_id\":\"{session}\",\"event\":\"").into_bytes().into(),
             run: run.clone(),
             session: session.clone(),
@@ -60,52 +65,65 @@ impl LineEncoder {
     /// Appends the event's line, line feed included.
     pub fn encode(&self, seq: u64, now: Timestamp, event: &Event, out: &mut Vec<u8>) {
         let begin = out.len();
-        let mut digits = [0; 20];
-        let digits = decimal(seq, &mut digits);
-        for part in [&*self.shape.start, digits, b"\",\"seq\":", digits, &self.shape.middle] {
-            out.extend_from_slice(part);
-        }
-        push_name(event.name(), out);
+        let name = spelt(event.name());
+        out.extend_from_slice(&self.shape.start);
+        push_decimal(seq, out);
+        out.extend_from_slice(b"\",\"seq\":");
+        push_decimal(seq, out);
+        out.extend_from_slice(&self.shape.middle);
+        out.extend_from_slice(name.as_bytes());
         out.extend_from_slice(b"\",\"type\":\"");
-        push_name(event.name(), out);
+        out.extend_from_slice(name.as_bytes());
         out.extend_from_slice(b"\",\"created_at\":");
         push_moment(event.moment().unwrap_or(now), out);
         push_terminal(event.terminal_state(), out);
         out.extend_from_slice(b",\"payload\":");
         out.extend_from_slice(event.payload().as_bytes());
-        push_checksum(begin, out);
+        let behind_start = &out[begin + self.shape.start.len()..];
+        push_checksum(crc32c::crc32c_append(self.shape.start_crc, behind_start), out);
     }
 }
 
-fn decimal(mut number: u64, buffer: &mut [u8; 20]) -> &[u8] {
-    let mut at = buffer.len();
-    loop {
-        at -= 1;
-        buffer[at] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            return &buffer[at..];
-        }
+/// Writes a number's digits. Copies of fixed length are the faster ones: what was too much is cut off again.
+fn push_decimal(number: u64, out: &mut Vec<u8>) {
+    const EIGHT_DIGITS: u64 = 100_000_000;
+    if number >= EIGHT_DIGITS {
+        push_decimal(number / EIGHT_DIGITS, out);
+        return out.extend_from_slice(&eight_digits(number % EIGHT_DIGITS).to_be_bytes());
     }
+    let len = number.checked_ilog10().unwrap_or(0) as usize + 1;
+    let digits = eight_digits(number) << (8 * (8 - len));
+    out.extend_from_slice(&digits.to_be_bytes());
+    out.truncate(out.len() - 8 + len);
 }
 
-fn push_name(name: &str, out: &mut Vec<u8>) {
+/// The digits of a number below 100,000,000, the first in the highest byte. Each step splits all parts of the word at
+/// once: into halves of four digits, quarters of two, and digits. Shifted products stand for divisions by 100 and 10.
+fn eight_digits(number: u64) -> u64 {
+    let halves = ((number / 10_000) << 32) | (number % 10_000);
+    let hundreds = ((halves * 10_486) >> 20) & 0x0000_007f_0000_007f;
+    let quarters = (hundreds << 16) | (halves - hundreds * 100);
+    let tens = ((quarters * 103) >> 10) & 0x000f_000f_000f_000f;
+    let digits = (tens << 8) | (quarters - tens * 10);
+    digits | 0x3030_3030_3030_3030
+}
+
+/// A name as it stands between quotes.
+fn spelt(name: &str) -> Cow<'_, str> {
     if name.bytes().all(|byte| byte >= 0x20 && byte != b'"' && byte != b'\\') {
-        return out.extend_from_slice(name.as_bytes());
+        return Cow::Borrowed(name);
     }
     let mut literal = String::new();
     quote(name, &mut literal);
-    out.extend_from_slice(&literal.as_bytes()[1..literal.len() - 1]);
+    Cow::Owned(literal[1..literal.len() - 1].to_owned())
 }
 
 fn push_moment(moment: Timestamp, out: &mut Vec<u8>) {
     let micros = moment.micros().unsigned_abs();
-    let mut buffer = [0; 20];
-    out.extend_from_slice(decimal(micros / 1_000_000, &mut buffer));
-    // A leading one keeps the zeroes of the fraction; it is then overwritten by the point.
-    let at = out.len();
-    out.extend_from_slice(decimal(1_000_000 + micros % 1_000_000, &mut buffer));
-    out[at] = b'.';
+    push_decimal(micros / 1_000_000, out);
+    let [_, _, fraction @ ..] = eight_digits(micros % 1_000_000).to_be_bytes();
+    out.push(b'.');
+    out.extend_from_slice(&fraction);
 }
 
 fn push_terminal(state: Option<TerminalState>, out: &mut Vec<u8>) {
@@ -119,12 +137,10 @@ fn push_terminal(state: Option<TerminalState>, out: &mut Vec<u8>) {
     }
 }
 
-fn push_checksum(begin: usize, out: &mut Vec<u8>) {
-    let crc = crc32c::crc32c(&out[begin..]);
+fn push_checksum(crc: u32, out: &mut Vec<u8>) {
+    let digits: [u8; 8] = std::array::from_fn(|at| b"0123456789abcdef"[(crc >> (28 - 4 * at) & 0xf) as usize]);
     out.extend_from_slice(CRC_KEY);
-    for shift in (0..32).step_by(4).rev() {
-        out.push(b"0123456789abcdef"[(crc >> shift & 0xf) as usize]);
-    }
+    out.extend_from_slice(&digits);
     out.extend_from_slice(b"\"}\n");
 }
 
@@ -208,42 +224,68 @@ pub(super) fn checksum_of(line: &[u8]) -> Option<bool> {
     Some(stated == crc32c::crc32c(body))
 }
 
-/// Takes apart a line of exactly our shape whose checksum is right. Anything else is for the JSON reader.
-pub(super) fn decode_own<'a>(line: &'a [u8], offset: u64, shape: &LineShape) -> Option<EventRef<'a>> {
-    let mut rest = Rest(line.strip_prefix(&*shape.start)?);
-    let digits = rest.digits()?;
-    rest.skip(b"\",\"seq\":")?;
-    rest.skip(digits)?;
-    rest.skip(&shape.middle)?;
-    let name = rest.plain_text()?;
-    rest.skip(b"\",\"type\":\"")?;
-    rest.skip(name)?;
-    rest.skip(b"\",\"created_at\":")?;
-    let created_at = rest.moment()?;
-    rest.skip(b",\"terminal\":")?;
-    let (terminal, state) = rest.terminal()?;
-    rest.skip(b",\"payload\":")?;
-    let payload = rest.0.get(..rest.0.len().checked_sub(CRC_BYTES)?)?;
-    if payload.is_empty() || checksum_of(line) != Some(true) || has_control_byte(line) {
-        return None;
+/// A line of exactly our shape whose checksum is right: where its parts stand in it.
+#[derive(Debug, Clone)]
+pub(crate) struct OwnLine {
+    seq: u64,
+    name: Range<usize>,
+    created_at: Range<usize>,
+    terminal: Truth,
+    terminal_state: Range<usize>,
+    payload: Range<usize>,
+}
+
+impl OwnLine {
+    /// Takes a line apart. Anything but a line of ours is for the JSON reader.
+    pub(super) fn find(line: &[u8], shape: &LineShape) -> Option<Self> {
+        let mut rest = Rest(line.strip_prefix(&*shape.start)?);
+        let digits = rest.digits()?;
+        rest.skip(b"\",\"seq\":")?;
+        rest.skip(digits)?;
+        rest.skip(&shape.middle)?;
+        let name = rest.plain_text()?;
+        rest.skip(b"\",\"type\":\"")?;
+        rest.skip(name)?;
+        rest.skip(b"\",\"created_at\":")?;
+        let created_at = rest.moment()?;
+        rest.skip(b",\"terminal\":")?;
+        let (terminal, state) = rest.terminal()?;
+        rest.skip(b",\"payload\":")?;
+        let payload = rest.0.get(..rest.0.len().checked_sub(CRC_BYTES)?)?;
+        let is_sound = !payload.is_empty() && checksum_of(line) == Some(true) && !has_control_byte(line);
+        if !is_sound || std::str::from_utf8(line).is_err() {
+            return None;
+        }
+        let within = |part: &[u8]| {
+            let start = part.as_ptr() as usize - line.as_ptr() as usize;
+            start..start + part.len()
+        };
+        Some(OwnLine {
+            seq: std::str::from_utf8(digits).ok()?.parse().ok().filter(is_usable)?,
+            name: within(name),
+            created_at: within(created_at),
+            terminal,
+            terminal_state: within(state),
+            payload: within(payload),
+        })
     }
-    let text = std::str::from_utf8(line).ok()?;
-    let within = |part: &'a [u8]| {
-        let at = part.as_ptr() as usize - line.as_ptr() as usize;
-        &text[at..at + part.len()]
-    };
-    Some(EventRef {
-        text,
-        offset,
-        seq: Some(within(digits).parse().ok().filter(is_usable)?),
-        name: Cow::Borrowed(within(name)),
-        created_at: Some(within(created_at)),
-        terminal,
-        terminal_state: Some(within(state)),
-        payload: Some(within(payload)),
-        ids: Ids::Own,
-        checked: true,
-    })
+
+    /// The event on the line that was taken apart.
+    pub(super) fn event<'a>(&self, line: &'a [u8], offset: u64) -> EventRef<'a> {
+        let text = std::str::from_utf8(line).expect("found to be UTF-8");
+        EventRef {
+            text,
+            offset,
+            seq: Some(self.seq),
+            name: Cow::Borrowed(&text[self.name.clone()]),
+            created_at: Some(&text[self.created_at.clone()]),
+            terminal: self.terminal,
+            terminal_state: Some(&text[self.terminal_state.clone()]),
+            payload: Some(&text[self.payload.clone()]),
+            ids: Ids::Own,
+            checked: true,
+        }
+    }
 }
 
 fn is_usable(seq: &u64) -> bool {
@@ -349,6 +391,10 @@ fn whose(fields: &Fields<'_>, seq: Option<u64>, shape: &LineShape) -> Ids {
 mod tests {
     use super::*;
 
+    fn decode_own<'a>(line: &'a [u8], offset: u64, shape: &LineShape) -> Option<EventRef<'a>> {
+        OwnLine::find(line, shape).map(|own| own.event(line, offset))
+    }
+
     fn ids() -> (SessionId, RunId) {
         (SessionId::parse("s-1").unwrap(), RunId::parse("r.1").unwrap())
     }
@@ -370,6 +416,17 @@ mod tests {
             r#"\"b"}"#
         );
         assert_eq!(line, format!("{body},\"crc\":\"{:08x}\"}}\n", crc32c::crc32c(body.as_bytes())));
+    }
+
+    #[test]
+    fn numbers_are_written_with_all_their_digits_and_no_others() {
+        let around = |power: u32| [10_u64.pow(power) - 1, 10_u64.pow(power), 7 * 10_u64.pow(power) + 305];
+        let numbers = (0..=18).flat_map(around).chain(0..=20_000).chain([99_999_999, u64::MAX]);
+        for number in numbers {
+            let mut out = b"x".to_vec();
+            push_decimal(number, &mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), format!("x{number}"));
+        }
     }
 
     #[test]
@@ -424,7 +481,7 @@ mod tests {
         line[at + 1] = 0x01;
         let body = line.len() - CRC_BYTES - 1;
         line.truncate(body);
-        push_checksum(0, &mut line);
+        push_checksum(crc32c::crc32c(&line), &mut line);
         let line = line.strip_suffix(b"\n").unwrap();
         assert_eq!(checksum_of(line), Some(true));
         assert!(decode_own(line, 0, &shape).is_none());

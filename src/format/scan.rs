@@ -7,7 +7,7 @@ use serde_json::StreamDeserializer;
 use serde_json::de::SliceRead;
 use serde_json::value::RawValue;
 
-use super::line::{EventRef, LineShape, decode_any, decode_own};
+use super::line::{EventRef, LineShape, OwnLine, decode_any};
 use crate::limits::LINE_BYTES_MAX;
 
 /// What is wrong with some bytes of a journal.
@@ -91,7 +91,7 @@ struct Glued {
 /// Where something was found in the buffer.
 #[derive(Debug)]
 pub(crate) enum Found {
-    Own { start: usize, end: usize },
+    Own { start: usize, end: usize, line: OwnLine },
     Any { start: usize, end: usize },
     Damage(Damage),
 }
@@ -201,10 +201,7 @@ impl Scanner {
     pub(crate) fn give(&self, found: Found) -> Record<'_> {
         match found {
             Found::Damage(damage) => Record::Damage(damage),
-            Found::Own { start, end } => {
-                let event = decode_own(&self.buffer[start..end], self.offset(start), &self.shape);
-                Record::Event(event.expect("judged to be of our own shape"))
-            }
+            Found::Own { start, end, line } => Record::Event(line.event(&self.buffer[start..end], self.offset(start))),
             Found::Any { start, end } => {
                 let text = std::str::from_utf8(&self.buffer[start..end]).expect("judged to be UTF-8");
                 match decode_any(text, self.offset(start), &self.shape) {
@@ -227,9 +224,8 @@ impl Scanner {
         if start == end {
             return None;
         }
-        let line = &self.buffer[start..end];
-        if decode_own(line, 0, &self.shape).is_some() {
-            return Some(Found::Own { start, end });
+        if let Some(line) = OwnLine::find(&self.buffer[start..end], &self.shape) {
+            return Some(Found::Own { start, end, line });
         }
         self.judge_foreign(start, end)
     }
@@ -456,6 +452,16 @@ mod tests {
         let expected = Damage { kind: DamageKind::LineTooLong, offset: 0, bytes: 100 * 1024 * 1024 };
         assert!(matches!(scanner.next_record(), Some(Record::Damage(damage)) if damage == expected));
         assert!(matches!(scanner.next_record(), Some(Record::Event(event)) if event.seq == Some(1)));
+    }
+
+    #[test]
+    fn whether_a_line_is_too_long_does_not_depend_on_the_pieces_it_came_in() {
+        let mut line = b"{\"seq\":1,\"payload\":\"".to_vec();
+        line.resize(LINE_BYTES_MAX + 10_000, b'x');
+        line.extend_from_slice(b"\"}\n");
+        for step in [64 * 1024, 1024 * 1024, 64 * 1024 * 1024] {
+            assert_eq!(scan_by(&line, step), [format!("line_too_long@0+{}", line.len() - 1)]);
+        }
     }
 
     #[test]

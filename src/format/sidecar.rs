@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::model::{Entry, List, Piece, Session, SessionId, Slot};
@@ -64,17 +64,18 @@ pub fn read_head(id: &SessionId, prefix: &[u8]) -> Head {
     let mut found = Found::default();
     // What is wrong with it is said by whoever reads all of it.
     let _ = collect(text, true, &mut found);
-    if !found.reached_messages {
+    let Some(end) = found.messages_at else {
         return if found.is_cut_short { Head::TooShort } else { Head::ReadAll };
-    }
-    let head = Session::from_parts(id.clone(), Arc::new(text.to_owned()), found.entries);
+    };
+    let head = Session::from_parts(id.clone(), Arc::new(text[..end].to_owned()), found.entries);
     if NEEDED.iter().all(|key| head.get(key).is_some()) { Head::Metadata(head) } else { Head::ReadAll }
 }
 
 #[derive(Default)]
 struct Found {
     entries: Vec<Entry>,
-    reached_messages: bool,
+    /// Where the key of the transcript stands, once it was reached.
+    messages_at: Option<usize>,
     /// The text ended too early.
     is_cut_short: bool,
 }
@@ -86,7 +87,12 @@ fn collect(text: &str, stop_at_messages: bool, found: &mut Found) -> Result<(), 
     }
     let mut reader = serde_json::Deserializer::from_str(text);
     let visit = TopLevel { text, stop_at_messages, found: &mut *found };
-    visit.deserialize(&mut reader).and_then(|()| reader.end()).map_err(|e| {
+    let read = visit.deserialize(&mut reader).and_then(|()| reader.end());
+    if stop_at_messages && found.messages_at.is_some() {
+        // The reader misses the rest of the object, which nobody wants.
+        return Ok(());
+    }
+    read.map_err(|e| {
         found.is_cut_short = e.is_eof();
         Unreadable::Json { reason: e.to_string() }
     })
@@ -124,12 +130,14 @@ impl<'de> Visitor<'de> for TopLevel<'de, '_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        // More than the keys of most sessions.
+        self.found.entries.reserve(24);
         while let Some(key) = map.next_key::<&RawValue>()? {
             let name = &key.get()[1..key.get().len() - 1];
             if name == List::Messages.key() {
-                self.found.reached_messages = true;
+                self.found.messages_at = Some(place(self.text, name).start);
                 if self.stop_at_messages {
-                    return Err(de::Error::custom("the transcript begins here"));
+                    return Ok(());
                 }
             }
             let slot = match List::ALL.iter().any(|list| list.key() == name) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::event::JournalEvent;
-use super::reader::{ReadOptions, RunEvents, read_events};
+use super::reader::{Found, ReadOptions, RunReader};
 use crate::format::DamageKind;
 use crate::limits::{REPLAY_BYTES_MAX, REPLAY_EVENTS_MAX};
 use crate::model::{Cursor, Object, RunId, SessionId};
@@ -73,87 +73,126 @@ impl Default for ReplayLimits {
     }
 }
 
-/// Replays what lies behind a cursor, or everything without one: runs by their earliest event, then by id.
+/// Replays what lies behind a cursor, or everything without one: runs by their first event, then by id. Only runs from
+/// the cursor's on are read, and no further than the limits.
 pub fn replay_session(
     storage: &Arc<dyn Storage>,
     session: &SessionId,
     cursor: Option<&Cursor>,
     limits: ReplayLimits,
 ) -> Result<Replay, StorageError> {
-    let mut runs = Vec::new();
-    for run in storage.journals(session)? {
-        let found = read_events(storage, session, &run, ReadOptions::default())?;
-        runs.push((run, found));
+    let runs = runs_in_order(storage, session)?;
+    let place = match place_of(cursor, &runs) {
+        Ok(place) => place,
+        Err(status) => return Ok(Replay { status, events: Vec::new() }),
+    };
+    let mut collected = Collected { session, limits, bytes: 0, events: Vec::new() };
+    let mut after_seq = place.after_seq;
+    for run in &runs[place.first_run..] {
+        let status = collected.add_run(storage, run, after_seq)?;
+        match status {
+            ReplayStatus::Ok => after_seq = 0,
+            ReplayStatus::LimitRows | ReplayStatus::LimitBytes => return Ok(collected.into_replay(status)),
+            status => return Ok(Replay { status, events: Vec::new() }),
+        }
     }
-    let earliest = |found: &RunEvents| found.events.iter().filter_map(|event| event.created_at).reduce(f64::min);
-    runs.sort_by(|(a_run, a), (b_run, b)| {
-        let (a, b) = (earliest(a).unwrap_or(f64::MAX), earliest(b).unwrap_or(f64::MAX));
-        a.total_cmp(&b).then_with(|| a_run.cmp(b_run))
-    });
-    Ok(match place_of(session, cursor, &runs) {
-        Ok((first, after_seq)) => collect(&runs[first..], after_seq, limits),
-        Err(status) => Replay { status, events: Vec::new() },
-    })
+    Ok(collected.into_replay(ReplayStatus::Ok))
 }
 
-type Runs = [(RunId, RunEvents)];
-
-/// The run to begin with, and the number behind which to begin.
-fn place_of(session: &SessionId, cursor: Option<&Cursor>, runs: &Runs) -> Result<(usize, u64), ReplayStatus> {
-    let Some(cursor) = cursor else { return Ok((0, 0)) };
-    let (Some(run), Some(seq)) = (&cursor.run, cursor.seq) else { return Err(ReplayStatus::CursorInvalid) };
-    let run = RunId::parse(run).map_err(|_| ReplayStatus::CursorInvalid)?;
-    let at = runs.iter().position(|(known, _)| *known == run).ok_or(ReplayStatus::CursorRunMissing)?;
-    let events = &runs[at].1.events;
-    if events.iter().any(|event| belongs_elsewhere(event, session)) {
-        return Err(ReplayStatus::CursorSessionMismatch);
+fn runs_in_order(storage: &Arc<dyn Storage>, session: &SessionId) -> Result<Vec<RunId>, StorageError> {
+    let mut runs = Vec::new();
+    for run in storage.journals(session)? {
+        runs.push((first_event_at(storage, session, &run)?, run));
     }
-    let is_known = seq == 0 || events.iter().any(|event| event.seq == Some(seq));
-    if is_known { Ok((at, seq)) } else { Err(ReplayStatus::CursorEventMissing) }
+    runs.sort_by(|(a, a_run), (b, b_run)| a.total_cmp(b).then_with(|| a_run.cmp(b_run)));
+    Ok(runs.into_iter().map(|(_, run)| run).collect())
+}
+
+/// When a run's first event was written. A run without one comes last.
+fn first_event_at(storage: &Arc<dyn Storage>, session: &SessionId, run: &RunId) -> Result<f64, StorageError> {
+    for found in RunReader::open(storage, session, run, ReadOptions::default())?.into_iter().flatten() {
+        if let Found::Event(JournalEvent { created_at: Some(at), .. }) = found? {
+            return Ok(at);
+        }
+    }
+    Ok(f64::MAX)
+}
+
+/// Where a replay begins.
+struct Place {
+    first_run: usize,
+    after_seq: u64,
+}
+
+fn place_of(cursor: Option<&Cursor>, runs: &[RunId]) -> Result<Place, ReplayStatus> {
+    let Some(cursor) = cursor else { return Ok(Place { first_run: 0, after_seq: 0 }) };
+    let (Some(run), Some(after_seq)) = (&cursor.run, cursor.seq) else { return Err(ReplayStatus::CursorInvalid) };
+    let run = RunId::parse(run).map_err(|_| ReplayStatus::CursorInvalid)?;
+    let first_run = runs.iter().position(|known| *known == run).ok_or(ReplayStatus::CursorRunMissing)?;
+    Ok(Place { first_run, after_seq })
+}
+
+/// The events found so far.
+struct Collected<'a> {
+    session: &'a SessionId,
+    limits: ReplayLimits,
+    bytes: usize,
+    events: Vec<(RunId, JournalEvent)>,
+}
+
+impl Collected<'_> {
+    /// Adds the events of a run behind a number. An unfinished last line is no trouble: its event was never acknowledged.
+    fn add_run(
+        &mut self,
+        storage: &Arc<dyn Storage>,
+        run: &RunId,
+        after_seq: u64,
+    ) -> Result<ReplayStatus, StorageError> {
+        let mut is_known = after_seq == 0;
+        let mut expected = after_seq + 1;
+        for found in RunReader::open(storage, self.session, run, ReadOptions::default())?.into_iter().flatten() {
+            let event = match found? {
+                Found::Damage(damage) if damage.kind == DamageKind::TornTail => continue,
+                Found::Damage(_) => return Ok(ReplayStatus::Malformed),
+                Found::Event(event) => event,
+            };
+            is_known |= event.seq == Some(after_seq);
+            if after_seq > 0 && belongs_elsewhere(&event, self.session) {
+                return Ok(ReplayStatus::CursorSessionMismatch);
+            }
+            let Some(seq) = event.seq else { return Ok(ReplayStatus::Malformed) };
+            if seq <= after_seq {
+                continue;
+            }
+            if seq != expected {
+                return Ok(if is_known { ReplayStatus::Noncontiguous } else { ReplayStatus::CursorEventMissing });
+            }
+            expected += 1;
+            if let Some(limit) = self.add(run, event) {
+                return Ok(limit);
+            }
+        }
+        Ok(if is_known { ReplayStatus::Ok } else { ReplayStatus::CursorEventMissing })
+    }
+
+    fn add(&mut self, run: &RunId, event: JournalEvent) -> Option<ReplayStatus> {
+        if self.events.len() == self.limits.events {
+            return Some(ReplayStatus::LimitRows);
+        }
+        self.bytes += event.line.len() + 1;
+        if self.bytes > self.limits.bytes {
+            return Some(ReplayStatus::LimitBytes);
+        }
+        self.events.push((run.clone(), event));
+        None
+    }
+
+    fn into_replay(self, status: ReplayStatus) -> Replay {
+        Replay { status, events: self.events }
+    }
 }
 
 fn belongs_elsewhere(event: &JournalEvent, session: &SessionId) -> bool {
     let stated = Object::parse(&event.line);
     stated.as_ref().and_then(|line| line.text("session_id")).is_some_and(|stated| stated != session.as_str())
-}
-
-fn collect(runs: &Runs, mut after_seq: u64, limits: ReplayLimits) -> Replay {
-    let mut replay = Replay { status: ReplayStatus::Ok, events: Vec::new() };
-    let mut bytes = 0;
-    for (run, found) in runs {
-        if let Some(status) = trouble_of(found, after_seq) {
-            return Replay { status, events: Vec::new() };
-        }
-        for event in found.events.iter().filter(|event| event.seq.is_some_and(|seq| seq > after_seq)) {
-            bytes += event.line.len() + 1;
-            if replay.events.len() == limits.events {
-                return Replay { status: ReplayStatus::LimitRows, ..replay };
-            }
-            if bytes > limits.bytes {
-                return Replay { status: ReplayStatus::LimitBytes, ..replay };
-            }
-            replay.events.push((run.clone(), event.clone()));
-        }
-        after_seq = 0;
-    }
-    replay
-}
-
-/// An unfinished last line is no trouble: its event was never acknowledged.
-fn trouble_of(found: &RunEvents, after_seq: u64) -> Option<ReplayStatus> {
-    if found.damage.iter().any(|damage| damage.kind != DamageKind::TornTail) {
-        return Some(ReplayStatus::Malformed);
-    }
-    let mut expected = after_seq + 1;
-    for event in &found.events {
-        let Some(seq) = event.seq else { return Some(ReplayStatus::Malformed) };
-        if seq <= after_seq {
-            continue;
-        }
-        if seq != expected {
-            return Some(ReplayStatus::Noncontiguous);
-        }
-        expected += 1;
-    }
-    None
 }

@@ -275,10 +275,12 @@ impl RunJournal {
         let written = pen.write(durability);
         let has_failed = written.outcome.as_ref().map_or(true, Ticket::has_failed);
         pen.has_failed |= has_failed;
+        let is_shown = !has_failed || durability == Durability::Buffered;
+        if is_shown && pen.position.seal == Seal::Open {
+            self.progress.publish(pen.extent);
+        }
         if has_failed {
             self.progress.end();
-        } else if pen.position.seal == Seal::Open {
-            self.progress.publish(pen.extent);
         }
         written
     }

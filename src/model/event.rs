@@ -103,9 +103,16 @@ pub struct Event {
     name: Cow<'static, str>,
     payload: Box<str>,
     at: Option<Timestamp>,
+    /// Follows from name and payload; asked for more than once on the way to the journal.
+    terminal: Option<TerminalState>,
 }
 
 impl Event {
+    fn of(name: Cow<'static, str>, payload: Box<str>) -> Self {
+        let terminal = TerminalState::of(&name, &payload);
+        Event { name, payload, at: None, terminal }
+    }
+
     /// An event of any name. `payload` is JSON text and is journalled as it is, without line breaks.
     pub fn new(name: &str, payload: &str) -> Result<Self, InvalidEvent> {
         let name = trim(name);
@@ -117,17 +124,17 @@ impl Event {
         }
         let raw: &RawValue =
             serde_json::from_str(payload).map_err(|cause| InvalidEvent::BadPayload { reason: cause.to_string() })?;
-        let event = Event { name: Cow::Owned(name.to_owned()), payload: on_one_line(raw.get()), at: None };
+        let event = Self::of(Cow::Owned(name.to_owned()), on_one_line(raw.get()));
         event.check_length()?;
         Ok(event)
     }
 
     fn of_text(name: &'static str, text: &str) -> Self {
-        Event { name: Cow::Borrowed(name), payload: format!("{{\"text\":{}}}", quoted(text)).into(), at: None }
+        Self::of_payload(name, format!("{{\"text\":{}}}", quoted(text)))
     }
 
     fn of_payload(name: &'static str, payload: String) -> Self {
-        Event { name: Cow::Borrowed(name), payload: payload.into(), at: None }
+        Self::of(Cow::Borrowed(name), payload.into())
     }
 
     /// A piece of the answer.
@@ -193,7 +200,7 @@ impl Event {
 
     /// How the run ends with this event; nothing if it does not.
     pub fn terminal_state(&self) -> Option<TerminalState> {
-        TerminalState::of(&self.name, &self.payload)
+        self.terminal
     }
 
     /// Whether it fits on a journal line.

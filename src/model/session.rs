@@ -194,9 +194,8 @@ impl Session {
         }
     }
 
-    /// Gives a top-level key another value. A new key goes before the transcript, where metadata belongs.
+    /// Gives a top-level key another value, which must be JSON or a save will refuse it. A new key goes before the transcript, where metadata belongs.
     pub fn set(&mut self, key: &str, json: &str) {
-        debug_assert!(serde_json::from_str::<serde::de::IgnoredAny>(json).is_ok(), "not JSON: {json}");
         debug_assert!(List::ALL.iter().all(|list| list.key() != key), "{key} is a list");
         let slot = Slot::Value(Piece::Owned(json.into()));
         match self.find(key) {
@@ -349,9 +348,8 @@ impl Session {
         self.push_item(List::ToolCalls, &card.fields().to_json())
     }
 
-    /// Adds JSON text to a list's end.
+    /// Adds JSON text to a list's end. A save will refuse what is not JSON.
     pub fn push_item(&mut self, list: List, json: &str) -> Result<(), NotAList> {
-        debug_assert!(serde_json::from_str::<serde::de::IgnoredAny>(json).is_ok(), "not JSON: {json}");
         self.items_mut(list)?.push(Piece::Owned(json.into()));
         Ok(())
     }
@@ -360,6 +358,19 @@ impl Session {
     pub fn replace_message(&mut self, index: usize, row: &Row) -> Result<(), NotAList> {
         self.items_mut(List::Messages)?[index] = Piece::Owned(row.fields().to_json().into());
         Ok(())
+    }
+
+    /// The top-level key under which something was set that is not JSON. What was read is JSON.
+    pub(crate) fn key_with_bad_json(&self) -> Option<String> {
+        let is_bad = |piece: &Piece| match piece {
+            Piece::Owned(json) => serde_json::from_str::<&serde_json::value::RawValue>(json).is_err(),
+            Piece::Shared { .. } => false,
+        };
+        let bad = self.entries.iter().find(|entry| match &entry.slot {
+            Slot::Value(value) => is_bad(value),
+            Slot::Items(items) => items.iter().any(is_bad),
+        });
+        bad.map(|entry| entry.key.text(&self.source).to_owned())
     }
 
     /// Cuts a list to its first items. Saving a shorter transcript needs stated intent.

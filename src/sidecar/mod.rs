@@ -38,6 +38,14 @@ pub enum SidecarError {
         /// The session.
         session: SessionId,
     },
+    /// A value that was set is not JSON. Nothing was written.
+    #[error("session {session} cannot be saved: what was set for `{key}` is not JSON")]
+    NotJson {
+        /// The session.
+        session: SessionId,
+        /// The top-level key that holds it.
+        key: String,
+    },
     /// The session was deleted.
     #[error("session {session} was deleted: restore it, or choose another id")]
     Deleted {
@@ -123,6 +131,9 @@ pub fn save(
     let (from, to) = (session.base().map_or(0, |base| base.messages), session.len(List::Messages));
     if to < from && options.intent == SaveIntent::Keep {
         return Err(SidecarError::WouldShrink { session: id.clone(), from, to });
+    }
+    if let Some(key) = session.key_with_bad_json() {
+        return Err(SidecarError::NotJson { session: id.clone(), key });
     }
     let mut session = session.clone();
     session.set("message_count", &to.to_string());

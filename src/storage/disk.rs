@@ -69,6 +69,14 @@ pub trait DiskFile: Send + Sync + fmt::Debug {
     fn sync(&self) -> io::Result<()>;
     /// What is known of it.
     fn stat(&self) -> io::Result<FileStat>;
+    /// Its first bytes, so many of them or all that are there. A disk that can do so leaves out filling the room with
+    /// zeroes before, which for a large file is a good part of the work.
+    fn into_bytes(self: Box<Self>, most: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; most];
+        let len = read_full(&*self, &mut bytes, 0)?;
+        bytes.truncate(len);
+        Ok(bytes)
+    }
 }
 
 /// A lock that lasts as long as this value, or as the process.
@@ -105,7 +113,7 @@ pub trait Disk: Send + Sync + fmt::Debug {
 pub type SharedDisk = Arc<dyn Disk>;
 
 /// Reads from an offset until the buffer is full or the file ends.
-pub(crate) fn read_full(file: &dyn DiskFile, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+pub(crate) fn read_full<F: DiskFile + ?Sized>(file: &F, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {
         match file.read_at(&mut buffer[filled..], offset + filled as u64) {

@@ -3,10 +3,13 @@
 use serde::{Deserialize, Serialize};
 
 use super::disk::{Access, Disk, DiskLock, read_full, write_full};
-use super::error::{Attempt, StorageError};
+use super::error::StorageError;
 use super::layout::Layout;
 use crate::clock::Timestamp;
 use crate::limits::RECORD_BYTES_MAX;
+
+/// The length of the note, without its line feed.
+const NOTE_BYTES: usize = 255;
 
 /// Who holds a data directory.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -38,9 +41,9 @@ impl WriterLock {
             Err(cause) => return Err(StorageError::io("lock", &path, cause)),
         };
         let holder = Holder { pid: std::process::id(), started_at: now.seconds(), boot_id: disk.boot_id() };
-        let mut note = serde_json::to_vec(&holder).expect("numbers and text become JSON");
-        note.push(b'\n');
-        lock.file().set_len(0).attempt("write", &path)?;
+        // Always as long, so that one write replaces the note of an earlier holder.
+        let note = serde_json::to_string(&holder).expect("numbers and text become JSON");
+        let note = format!("{note:<NOTE_BYTES$}\n").into_bytes();
         write_full(lock.file(), &note, 0).map_err(|(_, cause)| StorageError::io("write", &path, cause))?;
         Ok(WriterLock { _lock: lock })
     }

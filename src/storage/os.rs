@@ -1,7 +1,7 @@
 //! The real disk: the operating system's files. The only place that names `std::fs`.
 
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::io::{self, Read, Seek};
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
@@ -96,7 +96,10 @@ const NETWORK_FILE_SYSTEMS: [(u32, &str); 7] = [
     (0x5346_414f, "AFS"),
 ];
 
+/// For the owner alone; and opening what turns out to be a pipe does not wait for somebody at its other end.
 fn private(options: &mut OpenOptions) -> &mut OpenOptions {
+    #[cfg(target_os = "linux")]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(options, rustix::fs::OFlags::NONBLOCK.bits() as i32);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);
     options
@@ -158,6 +161,13 @@ impl DiskFile for OsFile {
 
     fn stat(&self) -> io::Result<FileStat> {
         self.file.metadata().map(|metadata| stat_of(&metadata))
+    }
+
+    fn into_bytes(mut self: Box<Self>, most: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::with_capacity(most);
+        self.file.rewind()?;
+        self.file.take(most as u64).read_to_end(&mut bytes)?;
+        Ok(bytes)
     }
 }
 

@@ -26,7 +26,7 @@ pub struct Ticket {
 #[derive(Debug, Clone)]
 enum Unsynced {
     NotAskedFor,
-    Failed(StorageError),
+    Failed(Box<StorageError>),
 }
 
 impl Ticket {
@@ -39,7 +39,7 @@ impl Ticket {
     }
 
     pub(crate) fn failed(error: StorageError) -> Self {
-        Ticket { settled: Err(Unsynced::Failed(error)) }
+        Ticket { settled: Err(Unsynced::Failed(Box::new(error))) }
     }
 
     pub(crate) fn has_failed(&self) -> bool {
@@ -51,7 +51,7 @@ impl Ticket {
         match self.settled {
             Ok(proof) => Ok(Some(proof)),
             Err(Unsynced::NotAskedFor) => Ok(None),
-            Err(Unsynced::Failed(error)) => Err(error),
+            Err(Unsynced::Failed(error)) => Err(*error),
         }
     }
 

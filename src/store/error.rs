@@ -130,6 +130,7 @@ fn sidecar_code(error: &SidecarError) -> &'static str {
         SidecarError::Unreadable { source: Unreadable::Json { .. }, .. } => "corrupt_json",
         SidecarError::Unreadable { source: Unreadable::Shape, .. } => "wrong_shape",
         SidecarError::WouldShrink { .. } => "refused",
+        SidecarError::NotJson { .. } => "invalid_argument",
         SidecarError::Conflict { .. } => "conflict",
         SidecarError::Deleted { .. } => "deleted",
         SidecarError::Storage(error) => storage_code(error),

@@ -88,10 +88,7 @@ impl Follow {
     fn visible_extent(&mut self) -> u64 {
         let open = self.store.shared.gates.of(&self.session).open_run(&self.run);
         self.progress = open.map(|open| open.progress().clone());
-        match &self.progress {
-            Some(progress) if !progress.has_ended() => progress.extent(),
-            _ => u64::MAX,
-        }
+        self.progress.as_ref().map_or(u64::MAX, |progress| progress.extent())
     }
 
     /// A run that ended with `done` may get one more event, but nobody waits for it. A deleted session ends all, a

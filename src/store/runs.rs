@@ -6,12 +6,12 @@ use super::gates::Gate;
 use super::sessions::check_length;
 use super::{Shared, Store, StoreError};
 use crate::journal::{
-    Appended, JournalEvent, ReadOptions, Replay, ReplayLimits, RunEvents, RunJournal, RunReader, RunSummary,
-    read_events, replay_session, summarize,
+    AppendError, Appended, JournalEvent, ReadOptions, Replay, ReplayLimits, RunEvents, RunJournal, RunReader,
+    RunSummary, read_events, replay_session, summarize,
 };
 use crate::model::{Cursor, Event, PendingTurn, RunId, Session, SessionId};
 use crate::sidecar::SaveOptions;
-use crate::storage::{Birth, Durability, Seal};
+use crate::storage::{Birth, Durability, Seal, Ticket};
 
 /// What a user says, to be answered by a run.
 #[derive(Debug, Clone, Default)]
@@ -140,12 +140,24 @@ impl Run {
         let settled = self.shared.settle(self.session(), self.id());
         // Even if the answer could not be saved: the journal is durable and sealed, and nobody should wait for more.
         self.journal.show_end();
-        settled.map(|()| appended)
+        settled.map(|_| appended)
     }
 
-    /// Ends the run: sealed, folded into the transcript, saved.
+    /// Ends the run: sealed, folded into the transcript, saved. If an earlier call sealed it and could not save, this
+    /// one saves, and the earlier outcome stands.
     pub fn finish(&self, outcome: Outcome) -> Result<Appended, StoreError> {
-        self.append(outcome.event())
+        match self.append(outcome.event()) {
+            Err(StoreError::Append(AppendError::Sealed { .. })) if self.settle_again()? => {
+                let last_seq = self.last_seq();
+                Ok(Appended { first_seq: last_seq, last_seq, ticket: Ticket::buffered() })
+            }
+            finished => finished,
+        }
+    }
+
+    fn settle_again(&self) -> Result<bool, StoreError> {
+        let _alone = self.gate.document.lock();
+        self.shared.settle(self.session(), self.id())
     }
 }
 

@@ -24,22 +24,23 @@ struct Failure {
 }
 
 impl Shared {
-    /// Folds a run that has ended into its session, if the session waits for it. The caller holds the session's gate.
+    /// Folds a run that has ended into its session, if the session waits for it, and says whether it did. The caller holds
+    /// the session's gate.
     ///
     /// The journal is durable and sealed before. A crash before the save leaves the turn pending and the journal
     /// complete, so that it can be folded again; a crash behind it leaves the transcript.
-    pub(super) fn settle(&self, session: &SessionId, run: &RunId) -> Result<(), StoreError> {
+    pub(super) fn settle(&self, session: &SessionId, run: &RunId) -> Result<bool, StoreError> {
         let mut document = match self.load(session) {
-            Err(StoreError::NotFound { .. }) => return Ok(()),
+            Err(StoreError::NotFound { .. }) => return Ok(false),
             loaded => loaded?,
         };
         if document.active_run().as_deref() != Some(run.as_str()) {
-            return Ok(());
+            return Ok(false);
         }
         let ended = self.read_ended(session, run)?;
         add_turn(&mut document, run, &ended, self.clock.now().whole_seconds())
             .map_err(|source| StoreError::WrongShape { session: session.clone(), source })?;
-        self.save(&document, SaveOptions::default()).map(drop)
+        self.save(&document, SaveOptions::default()).map(|_| true)
     }
 
     fn read_ended(&self, session: &SessionId, run: &RunId) -> Result<Ended, StoreError> {

@@ -1,5 +1,7 @@
 //! Sidecars as documents: read whole or in part, replaced atomically, never without the expected revision.
 
+use std::path::PathBuf;
+
 use super::write::open_plain;
 use super::{FileStorage, revision_of};
 use crate::limits::SIDECAR_BYTES_MAX;
@@ -9,28 +11,26 @@ use crate::storage::disk::{DiskFile, FileStat, read_full};
 use crate::storage::error::{Attempt, StorageError, optional};
 use crate::storage::layout::Layout;
 
-type OpenDocument = (Box<dyn DiskFile>, FileStat);
+/// A sidecar that is open to be read.
+struct OpenDocument {
+    path: PathBuf,
+    file: Box<dyn DiskFile>,
+    stat: FileStat,
+}
 
 impl FileStorage {
     fn open_document(&self, session: &SessionId) -> Result<Option<OpenDocument>, StorageError> {
         let path = self.layout.sidecar(session);
-        let Some(file) = open_plain(&*self.disk, &path)? else { return Ok(None) };
-        if self.is_deleted(session)? {
-            return Ok(None);
-        }
-        let stat = file.stat().attempt("look at", &path)?;
-        Ok(Some((file, stat)))
+        let Some((file, stat)) = open_plain(&*self.disk, &path)? else { return Ok(None) };
+        Ok(if self.is_deleted(session)? { None } else { Some(OpenDocument { path, file, stat }) })
     }
 
     pub(super) fn read_document(&self, session: &SessionId) -> Result<Option<Document>, StorageError> {
-        let Some((file, stat)) = self.open_document(session)? else { return Ok(None) };
-        let path = self.layout.sidecar(session);
+        let Some(OpenDocument { path, file, stat }) = self.open_document(session)? else { return Ok(None) };
         if stat.len > SIDECAR_BYTES_MAX {
             return Err(StorageError::TooLarge { path, bytes: stat.len, max: SIDECAR_BYTES_MAX });
         }
-        let mut bytes = vec![0; stat.len as usize];
-        let len = read_full(&*file, &mut bytes, 0).attempt("read", &path)?;
-        bytes.truncate(len);
+        let bytes = file.into_bytes(stat.len as usize).attempt("read", &path)?;
         Ok(Some(Document { bytes, revision: revision_of(&stat) }))
     }
 
@@ -39,10 +39,10 @@ impl FileStorage {
         session: &SessionId,
         bytes: usize,
     ) -> Result<Option<DocumentHead>, StorageError> {
-        let Some((file, stat)) = self.open_document(session)? else { return Ok(None) };
+        let Some(OpenDocument { path, file, stat }) = self.open_document(session)? else { return Ok(None) };
         let wanted = stat.len.min(bytes as u64) as usize;
         let mut buffer = vec![0; wanted];
-        let len = read_full(&*file, &mut buffer, 0).attempt("read", &self.layout.sidecar(session))?;
+        let len = read_full(&*file, &mut buffer, 0).attempt("read", &path)?;
         buffer.truncate(len);
         Ok(Some(DocumentHead { bytes: buffer, is_all: wanted as u64 == stat.len, revision: revision_of(&stat) }))
     }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::open_files::{OpenFile, OpenFiles};
+use super::record::RunRecord;
 use super::tail::{FoundTail, find_tail};
 use super::unsure::Unsure;
 use super::write::{self, open_plain};
@@ -74,17 +75,28 @@ impl FileStorage {
         let fenced = |why| Err(StorageError::Fenced { run: run.clone(), why });
         match self.read_record(session, run)? {
             Some(record) if record.removed_at.is_some() => fenced("it was removed"),
-            Some(record) if record.boot_id == self.boot_id => Ok(()),
+            Some(record) if record.boot_id == self.boot_id => {
+                found.tail.last_seq = found.tail.last_seq.max(record.last_seq_floor);
+                Ok(())
+            }
             Some(_) => fenced("the machine was restarted since, and events that readers had seen may be lost"),
             None if found.has_our_lines => fenced("the note of when it began is lost, so that numbers might repeat"),
             None => {
                 found.tail.last_seq += u64::from(found.rest.torn_bytes > 0);
-                let birth = Birth { begun_at: self.clock.now().seconds(), lease_seconds: None };
-                self.write_record(session, run, &self.new_record(&birth))
+                self.take_over(session, run, found.tail.last_seq)
             }
         }
     }
 
+    fn take_over(&self, session: &SessionId, run: &RunId, last_seq_floor: u64) -> Result<(), StorageError> {
+        let birth = Birth { begun_at: self.clock.now().seconds(), lease_seconds: None };
+        self.write_record(session, run, &RunRecord { last_seq_floor, ..self.new_record(&birth) })?;
+        let folder = self.layout.journals_of(session);
+        self.disk.sync_dir(&folder).attempt("sync the folder", &folder)
+    }
+
+    /// Cuts off a torn line, completes one that lacks its line feed, and makes durable what is there: whoever wrote it
+    /// may have died before.
     fn mend_tail(
         &self,
         session: &SessionId,
@@ -96,13 +108,15 @@ impl FileStorage {
         if found.rest.torn_bytes > 0 {
             self.keep_torn_tail(session, run, file, found)?;
             file.set_len(found.tail.extent).attempt("cut the torn end of", &path)?;
-            file.sync().attempt("sync", &path)?;
         }
         if found.rest.lacks_line_feed {
             write_full(file, b"\n", found.tail.extent).map_err(|(_, cause)| StorageError::io("write", &path, cause))?;
             found.tail.extent += 1;
         }
-        Ok(())
+        match found.tail.extent {
+            0 => Ok(()),
+            _ => file.sync().attempt("sync", &path),
+        }
     }
 
     /// A torn line is no event, but its bytes are somebody's words. A tail longer than any line is kept in pieces, without
@@ -151,7 +165,7 @@ impl FileStorage {
         run: &RunId,
     ) -> Result<Option<Box<dyn JournalBytes>>, StorageError> {
         let path = self.layout.journal(session, run);
-        let Some(file) = open_plain(&*self.disk, &path)? else { return Ok(None) };
+        let Some((file, _)) = open_plain(&*self.disk, &path)? else { return Ok(None) };
         Ok(if self.is_deleted(session)? { None } else { Some(Box::new(FileBytes { file, path })) })
     }
 
@@ -190,8 +204,7 @@ impl JournalWriter for FileJournal {
             return Err(AppendFailure { kept_bytes: 0, error: error.clone() });
         }
         let extent = self.extent;
-        let place = self.place.clone();
-        let written = self.open_files.with(&place, &*self.disk, &self.path, |file| {
+        let written = self.open_files.with(&self.place, &*self.disk, &self.path, |file| {
             let outcome = write_full(file, lines, extent);
             if let Err((taken, _)) = &outcome {
                 // If even this fails, the part of a line stays and the next writer cuts it.
@@ -220,8 +233,7 @@ impl FileJournal {
             self.place.mark_unsynced(true);
             return Ticket::buffered();
         }
-        let place = self.place.clone();
-        let synced = self.open_files.with(&place, &*self.disk, &self.path, |file| file.sync());
+        let synced = self.open_files.with(&self.place, &*self.disk, &self.path, |file| file.sync());
         match synced.and_then(|outcome| outcome) {
             Ok(()) => {
                 self.place.mark_unsynced(false);

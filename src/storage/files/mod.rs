@@ -132,7 +132,11 @@ impl FileStorage {
 
     fn check_identity(&self) -> Result<(), StorageError> {
         let path = self.layout.identity();
-        match write::read_small::<Identity>(&*self.disk, &path)? {
+        let found = match write::read_small::<Identity>(&*self.disk, &path) {
+            Err(StorageError::Damaged { .. }) if self.lock.is_none() => None,
+            found => found?,
+        };
+        match found {
             Some(found) if found.format > FORMAT_VERSION && self.lock.is_some() => {
                 Err(StorageError::NewerFormat { path, version: found.format, known: FORMAT_VERSION })
             }

@@ -12,10 +12,19 @@ use crate::storage::disk::{Access, Disk, DiskFile};
 /// The place of one journal's open file. It may be closed behind its writer's back and is then opened again.
 #[derive(Debug, Default)]
 pub(super) struct OpenFile {
-    file: Mutex<Option<Box<dyn DiskFile>>>,
+    state: Mutex<State>,
     last_used: AtomicU64,
     has_unsynced: AtomicBool,
-    failure: Mutex<Option<io::Error>>,
+}
+
+/// Whether a journal's file is open.
+#[derive(Debug, Default)]
+enum State {
+    #[default]
+    Closed,
+    Open(Box<dyn DiskFile>),
+    /// It was closed, and what was not synced yet may be lost. Its writer has to hear of it.
+    Failed(io::Error),
 }
 
 /// All open journal files, least recently used first out.
@@ -39,17 +48,26 @@ impl OpenFiles {
         path: &Path,
         work: impl FnOnce(&dyn DiskFile) -> T,
     ) -> io::Result<T> {
-        if let Some(failure) = place.failure.lock().take() {
-            return Err(failure);
-        }
-        place.last_used.store(self.uses.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
-        let mut file = place.file.lock();
-        if let Some(file) = &*file {
+        self.note_use(place);
+        let mut state = place.state.lock();
+        if let State::Open(file) = &*state {
             return Ok(work(&**file));
         }
+        if let State::Failed(failure) = std::mem::take(&mut *state) {
+            return Err(failure);
+        }
         self.make_room(place);
-        let opened = file.insert(disk.open(path, Access::Write)?);
-        Ok(work(&**opened))
+        let file = disk.open(path, Access::Write)?;
+        let done = work(&*file);
+        *state = State::Open(file);
+        Ok(done)
+    }
+
+    /// The counter is shared by all journals, so the one that was used last leaves it alone.
+    fn note_use(&self, place: &OpenFile) {
+        if place.last_used() != self.uses.load(Ordering::Relaxed) {
+            place.last_used.store(self.uses.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+        }
     }
 
     /// Forgets files whose runs are gone, and closes the one that was not used for longest if there are too many.
@@ -73,7 +91,7 @@ impl OpenFile {
 
     /// Whether a failure waits for the writer's next call.
     pub(super) fn has_failed(&self) -> bool {
-        self.failure.lock().is_some()
+        matches!(*self.state.lock(), State::Failed(_))
     }
 
     fn last_used(&self) -> u64 {
@@ -83,13 +101,11 @@ impl OpenFile {
     /// Closes the file unless its writer is at work. What it has not synced is synced first: a write error that the
     /// kernel would report to this file alone must not be lost with it. A failure waits for the writer's next call.
     fn close(&self) -> bool {
-        let Some(mut place) = self.file.try_lock() else { return false };
-        let Some(file) = place.take() else { return true };
-        if self.has_unsynced.swap(false, Ordering::Relaxed)
-            && let Err(failure) = file.sync()
-        {
-            *self.failure.lock() = Some(failure);
-        }
+        let Some(mut state) = self.state.try_lock() else { return false };
+        let State::Open(file) = &*state else { return true };
+        let is_unsynced = self.has_unsynced.swap(false, Ordering::Relaxed);
+        let synced = if is_unsynced { file.sync() } else { Ok(()) };
+        *state = synced.map_or_else(State::Failed, |()| State::Closed);
         true
     }
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{FileStorage, write};
 use crate::model::{RunId, SessionId};
 use crate::storage::contract::Birth;
-use crate::storage::error::StorageError;
+use crate::storage::error::{Attempt, StorageError, optional};
 
 /// The contents of a run's record.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -18,6 +18,9 @@ pub(super) struct RunRecord {
     pub(super) begun_at: f64,
     #[serde(default)]
     pub(super) lease_seconds: Option<f64>,
+    /// The highest number that another program may have given to an event before we took the run over.
+    #[serde(default)]
+    pub(super) last_seq_floor: u64,
     /// When the journal was removed; its id stays taken.
     #[serde(default)]
     pub(super) removed_at: Option<f64>,
@@ -30,6 +33,7 @@ impl FileStorage {
             boot_id: self.boot_id.clone(),
             begun_at: birth.begun_at,
             lease_seconds: birth.lease_seconds,
+            last_seq_floor: 0,
             removed_at: None,
         }
     }
@@ -42,12 +46,18 @@ impl FileStorage {
         }
     }
 
+    /// Creates a run's record, or replaces the one it has. The folder is still to be synced after a creation.
     pub(super) fn write_record(
         &self,
         session: &SessionId,
         run: &RunId,
         record: &RunRecord,
     ) -> Result<(), StorageError> {
-        self.replace(&self.layout.run_record(session, run), &write::to_json_line(record)).map(drop)
+        let path = self.layout.run_record(session, run);
+        let bytes = write::to_json_line(record);
+        match optional(self.disk.stat(&path)).attempt("look at", &path)? {
+            None => write::create(&*self.disk, &path, &bytes),
+            Some(_) => self.replace(&path, &bytes).map(drop),
+        }
     }
 }

@@ -113,6 +113,8 @@ impl FileStorage {
         let mut record = known.unwrap_or_else(|| self.new_record(&Birth { begun_at: now, lease_seconds: None }));
         record.removed_at = Some(now);
         self.write_record(session, run, &record)?;
+        let journals = self.layout.journals_of(session);
+        self.disk.sync_dir(&journals).attempt("sync the folder", &journals)?;
         let folder = self.layout.trash_of(session, &uuid4(&*self.entropy));
         self.ensure_dirs(&folder)?;
         self.move_part(&path, &folder.join(format!("{run}.jsonl")))?;

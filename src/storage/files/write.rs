@@ -10,14 +10,14 @@ use super::revision_of;
 use crate::entropy::{Entropy, uuid4};
 use crate::limits::RECORD_BYTES_MAX;
 use crate::model::Revision;
-use crate::storage::disk::{Access, Disk, DiskFile, FileKind, read_full, write_full};
+use crate::storage::disk::{Access, Disk, DiskFile, FileKind, FileStat, read_full, write_full};
 use crate::storage::error::{Attempt, StorageError, optional};
 use crate::storage::layout::TEMP_PREFIX;
 
 /// Puts a file in place, replacing what has its name.
 ///
-/// What a crash leaves: after the creation or a write, a temp file that no reader looks at and the next writer removes;
-/// after the sync, the same; after the rename, the old file or the new one, whole; after the directory's sync, the new
+/// What a crash leaves: after the creation, a write or the sync, a temp file that no reader looks at, and that the next
+/// writer removes if it lies in the data directory itself; after the rename, the old file or the new one, whole; after the directory's sync, the new
 /// one.
 pub(super) fn replace(
     disk: &dyn Disk,
@@ -73,21 +73,24 @@ pub(super) fn ensure_dirs(disk: &dyn Disk, path: &Path) -> Result<(), StorageErr
     disk.sync_dir(parent).attempt("sync the folder", parent)
 }
 
+/// A file that is open, and what was known of it then.
+pub(super) type OpenedFile = (Box<dyn DiskFile>, FileStat);
+
 /// Opens a file that is there and is a file.
-pub(super) fn open_plain(disk: &dyn Disk, path: &Path) -> Result<Option<Box<dyn DiskFile>>, StorageError> {
-    // Looked at before it is opened: opening a pipe would wait for somebody at its other end.
-    match optional(disk.stat(path)).attempt("look at", path)?.map(|stat| stat.kind) {
-        None => Ok(None),
-        Some(FileKind::File) => optional(disk.open(path, Access::Read)).attempt("open", path),
-        Some(FileKind::Directory) => Err(StorageError::io("read", path, io::ErrorKind::IsADirectory.into())),
-        Some(FileKind::Other) => Err(StorageError::io("read", path, io::Error::other("it is not a plain file"))),
+pub(super) fn open_plain(disk: &dyn Disk, path: &Path) -> Result<Option<OpenedFile>, StorageError> {
+    let Some(file) = optional(disk.open(path, Access::Read)).attempt("open", path)? else { return Ok(None) };
+    let stat = file.stat().attempt("look at", path)?;
+    match stat.kind {
+        FileKind::File => Ok(Some((file, stat))),
+        FileKind::Directory => Err(StorageError::io("read", path, io::ErrorKind::IsADirectory.into())),
+        FileKind::Other => Err(StorageError::io("read", path, io::Error::other("it is not a plain file"))),
     }
 }
 
 /// Reads one of our own small JSON files.
 pub(super) fn read_small<T: DeserializeOwned>(disk: &dyn Disk, path: &Path) -> Result<Option<T>, StorageError> {
-    let Some(file) = open_plain(disk, path)? else { return Ok(None) };
-    let bytes = file.stat().attempt("look at", path)?.len;
+    let Some((file, stat)) = open_plain(disk, path)? else { return Ok(None) };
+    let bytes = stat.len;
     if bytes > RECORD_BYTES_MAX {
         return Err(StorageError::TooLarge { path: path.to_owned(), bytes, max: RECORD_BYTES_MAX });
     }
