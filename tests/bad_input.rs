@@ -807,7 +807,7 @@ fn befall(bytes: &mut Vec<u8>, accident: &Accident) {
 
 fn valid_journal() -> Vec<u8> {
     use lastword::clock::Timestamp;
-    let encoder = lastword::format::LineEncoder::new(&sid("s"), &rid("r"));
+    let mut encoder = lastword::format::LineEncoder::new(&sid("s"), &rid("r"));
     let mut bytes = Vec::new();
     for seq in 1..=8 {
         let event = Event::token(&format!("w\u{f6}rter \u{1f600} \"{seq}\" {}", "\u{2028}x\n".repeat(seq as usize)));

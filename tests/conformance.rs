@@ -204,7 +204,7 @@ fn a_fenced_writer_takes_nothing_for_good() {
         journal.writer.fence("of a test");
         for _ in 0..2 {
             let failure = journal.writer.append(b"{}\n", Durability::Buffered).unwrap_err();
-            assert!(matches!(failure.error, StorageError::Fenced { .. }), "{}", backend.name);
+            assert!(matches!(*failure.error, StorageError::Fenced { .. }), "{}", backend.name);
         }
         assert_eq!(lines_of(&storage, "a", "r"), "");
     }

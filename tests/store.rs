@@ -584,6 +584,10 @@ fn what_is_not_json_is_not_saved() {
 fn a_run_id_that_happens_to_stand_in_a_text_is_free() {
     let fixture = fixture();
     fixture.begin("run 1 of many").finish(Outcome::Completed).unwrap();
-    let turn = UserTurn::text("x").with_run(RunId::parse("1").unwrap());
-    fixture.store.begin_run(&fixture.id, turn).unwrap();
+    for name in ["1", fixture.id.as_str()] {
+        let turn = || UserTurn::text(name).with_run(RunId::parse(name).unwrap());
+        fixture.store.begin_run(&fixture.id, turn()).unwrap().finish(Outcome::Completed).unwrap();
+        let again = fixture.store.begin_run(&fixture.id, turn());
+        assert!(matches!(again, Err(StoreError::RunTaken { .. })), "{again:?}");
+    }
 }

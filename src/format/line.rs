@@ -1,4 +1,4 @@
-//! One journal line: how ours is written, and how ours and everybody else's are read.
+//! One journal line: the shape of ours, and how ours and everybody else's are read.
 //!
 //! Our line is the reference program's, with a CRC32C of everything before it as the last key:
 //! `{"version":1,"event_id":"<run>:<seq>","seq":<seq>,...,"payload":<json>,"crc":"xxxxxxxx"}`.
@@ -7,16 +7,15 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use crate::clock::Timestamp;
 use crate::limits::SEQ_MAX;
 use crate::model::fold::FoldEvent;
-use crate::model::{Event, Fields, RunId, SessionId, TerminalState, Truth, is_truthy, python_text, quote, text_of};
+use crate::model::{Fields, RunId, SessionId, Truth, is_truthy, python_text, text_of};
 
 use super::scan::DamageKind;
 
-const CRC_KEY: &[u8] = b",\"crc\":\"";
+pub(super) const CRC_KEY: &[u8] = b",\"crc\":\"";
 /// `,"crc":"xxxxxxxx"}`
-const CRC_BYTES: usize = 18;
+pub(super) const CRC_BYTES: usize = 18;
 
 /// The parts of a run's lines that are the same on each of them.
 #[derive(Debug, Clone)]
@@ -24,11 +23,11 @@ pub struct LineShape {
     run: RunId,
     session: SessionId,
     /// Up to the number within the event id.
-    start: Box<[u8]>,
+    pub(super) start: Box<[u8]>,
     /// From behind `"seq":N` up to the event's name.
-    middle: Box<[u8]>,
+    pub(super) middle: Box<[u8]>,
     /// The checksum of `start`, from which that of a line goes on.
-    start_crc: u32,
+    pub(super) start_crc: u32,
 }
 
 impl LineShape {
@@ -43,105 +42,6 @@ impl LineShape {
             session: session.clone(),
         }
     }
-
-    /// How every line of this run that we wrote begins.
-    pub(super) fn start(&self) -> &[u8] {
-        &self.start
-    }
-}
-
-/// Writes a run's lines without building anything in between.
-#[derive(Debug)]
-pub struct LineEncoder {
-    shape: LineShape,
-}
-
-impl LineEncoder {
-    /// The encoder of this run's lines.
-    pub fn new(session: &SessionId, run: &RunId) -> Self {
-        LineEncoder { shape: LineShape::new(session, run) }
-    }
-
-    /// Appends the event's line, line feed included.
-    pub fn encode(&self, seq: u64, now: Timestamp, event: &Event, out: &mut Vec<u8>) {
-        let begin = out.len();
-        let name = spelt(event.name());
-        out.extend_from_slice(&self.shape.start);
-        push_decimal(seq, out);
-        out.extend_from_slice(b"\",\"seq\":");
-        push_decimal(seq, out);
-        out.extend_from_slice(&self.shape.middle);
-        out.extend_from_slice(name.as_bytes());
-        out.extend_from_slice(b"\",\"type\":\"");
-        out.extend_from_slice(name.as_bytes());
-        out.extend_from_slice(b"\",\"created_at\":");
-        push_moment(event.moment().unwrap_or(now), out);
-        push_terminal(event.terminal_state(), out);
-        out.extend_from_slice(b",\"payload\":");
-        out.extend_from_slice(event.payload().as_bytes());
-        let behind_start = &out[begin + self.shape.start.len()..];
-        push_checksum(crc32c::crc32c_append(self.shape.start_crc, behind_start), out);
-    }
-}
-
-/// Writes a number's digits. Copies of fixed length are the faster ones: what was too much is cut off again.
-fn push_decimal(number: u64, out: &mut Vec<u8>) {
-    const EIGHT_DIGITS: u64 = 100_000_000;
-    if number >= EIGHT_DIGITS {
-        push_decimal(number / EIGHT_DIGITS, out);
-        return out.extend_from_slice(&eight_digits(number % EIGHT_DIGITS).to_be_bytes());
-    }
-    let len = number.checked_ilog10().unwrap_or(0) as usize + 1;
-    let digits = eight_digits(number) << (8 * (8 - len));
-    out.extend_from_slice(&digits.to_be_bytes());
-    out.truncate(out.len() - 8 + len);
-}
-
-/// The digits of a number below 100,000,000, the first in the highest byte. Each step splits all parts of the word at
-/// once: into halves of four digits, quarters of two, and digits. Shifted products stand for divisions by 100 and 10.
-fn eight_digits(number: u64) -> u64 {
-    let halves = ((number / 10_000) << 32) | (number % 10_000);
-    let hundreds = ((halves * 10_486) >> 20) & 0x0000_007f_0000_007f;
-    let quarters = (hundreds << 16) | (halves - hundreds * 100);
-    let tens = ((quarters * 103) >> 10) & 0x000f_000f_000f_000f;
-    let digits = (tens << 8) | (quarters - tens * 10);
-    digits | 0x3030_3030_3030_3030
-}
-
-/// A name as it stands between quotes.
-fn spelt(name: &str) -> Cow<'_, str> {
-    if name.bytes().all(|byte| byte >= 0x20 && byte != b'"' && byte != b'\\') {
-        return Cow::Borrowed(name);
-    }
-    let mut literal = String::new();
-    quote(name, &mut literal);
-    Cow::Owned(literal[1..literal.len() - 1].to_owned())
-}
-
-fn push_moment(moment: Timestamp, out: &mut Vec<u8>) {
-    let micros = moment.micros().unsigned_abs();
-    push_decimal(micros / 1_000_000, out);
-    let [_, _, fraction @ ..] = eight_digits(micros % 1_000_000).to_be_bytes();
-    out.push(b'.');
-    out.extend_from_slice(&fraction);
-}
-
-fn push_terminal(state: Option<TerminalState>, out: &mut Vec<u8>) {
-    match state {
-        None => out.extend_from_slice(b",\"terminal\":false,\"terminal_state\":null"),
-        Some(state) => {
-            out.extend_from_slice(b",\"terminal\":true,\"terminal_state\":\"");
-            out.extend_from_slice(state.as_str().as_bytes());
-            out.push(b'"');
-        }
-    }
-}
-
-fn push_checksum(crc: u32, out: &mut Vec<u8>) {
-    let digits: [u8; 8] = std::array::from_fn(|at| b"0123456789abcdef"[(crc >> (28 - 4 * at) & 0xf) as usize]);
-    out.extend_from_slice(CRC_KEY);
-    out.extend_from_slice(&digits);
-    out.extend_from_slice(b"\"}\n");
 }
 
 /// Whose ids a line carries.
@@ -390,6 +290,10 @@ fn whose(fields: &Fields<'_>, seq: Option<u64>, shape: &LineShape) -> Ids {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Timestamp;
+    use crate::format::LineEncoder;
+    use crate::format::encode::push_checksum;
+    use crate::model::Event;
 
     fn decode_own<'a>(line: &'a [u8], offset: u64, shape: &LineShape) -> Option<EventRef<'a>> {
         OwnLine::find(line, shape).map(|own| own.event(line, offset))
@@ -404,29 +308,6 @@ mod tests {
         let mut out = Vec::new();
         LineEncoder::new(&session, &run).encode(seq, Timestamp::from_seconds(1_800_000_000.05), event, &mut out);
         out
-    }
-
-    #[test]
-    fn a_line_of_ours_is_the_reference_line_and_a_checksum() {
-        let line = String::from_utf8(encode(7, &Event::token("a\u{2028}\"b"))).unwrap();
-        let body = concat!(
-            r#"{"version":1,"event_id":"r.1:7","seq":7,"run_id":"r.1","session_id":"s-1","event":"token","type":"token","#,
-            r#""created_at":1800000000.050000,"terminal":false,"terminal_state":null,"payload":{"text":"a"#,
-            "\u{2028}",
-            r#"\"b"}"#
-        );
-        assert_eq!(line, format!("{body},\"crc\":\"{:08x}\"}}\n", crc32c::crc32c(body.as_bytes())));
-    }
-
-    #[test]
-    fn numbers_are_written_with_all_their_digits_and_no_others() {
-        let around = |power: u32| [10_u64.pow(power) - 1, 10_u64.pow(power), 7 * 10_u64.pow(power) + 305];
-        let numbers = (0..=18).flat_map(around).chain(0..=20_000).chain([99_999_999, u64::MAX]);
-        for number in numbers {
-            let mut out = b"x".to_vec();
-            push_decimal(number, &mut out);
-            assert_eq!(String::from_utf8(out).unwrap(), format!("x{number}"));
-        }
     }
 
     #[test]

@@ -273,7 +273,7 @@ impl Scanner {
     /// Bytes that do not begin with a JSON value. A record of ours may still stand at their end, glued to a torn one.
     fn judge_broken(&mut self, start: usize, end: usize) -> Found {
         let line = &self.buffer[start..end];
-        let next = memchr::memmem::find(&line[1..], self.shape.start()).map(|at| start + 1 + at);
+        let next = memchr::memmem::find(&line[1..], &self.shape.start).map(|at| start + 1 + at);
         // Nothing behind the next record is looked at: a line may hold thousands of them.
         let kind = match next {
             Some(_) => DamageKind::GluedRecords,

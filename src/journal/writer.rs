@@ -22,7 +22,7 @@ pub enum AppendError {
         /// The run.
         run: RunId,
         /// The event that was refused.
-        event: String,
+        event: Box<str>,
     },
     /// The event cannot be journalled.
     #[error(transparent)]
@@ -35,7 +35,7 @@ pub enum AppendError {
         /// The last of these events that was appended, if any was.
         appended_to: Option<u64>,
         /// Why it failed.
-        source: StorageError,
+        source: Box<StorageError>,
     },
 }
 
@@ -71,7 +71,6 @@ impl Appended {
 pub struct RunJournal {
     session: SessionId,
     run: RunId,
-    encoder: LineEncoder,
     clock: Arc<dyn Clock>,
     pen: Mutex<Pen>,
     waiting: Mutex<Vec<Arc<Request>>>,
@@ -83,6 +82,7 @@ pub struct RunJournal {
 #[derive(Debug)]
 struct Pen {
     writer: Box<dyn JournalWriter>,
+    encoder: LineEncoder,
     position: Position,
     /// Lines that are planned and not yet written.
     lines: Vec<u8>,
@@ -123,10 +123,10 @@ impl RunJournal {
         RunJournal {
             session: session.clone(),
             run: run.clone(),
-            encoder: LineEncoder::new(session, run),
             clock,
             pen: Mutex::new(Pen {
                 writer: opened.writer,
+                encoder: LineEncoder::new(session, run),
                 position,
                 lines: Vec::new(),
                 planned: position,
@@ -254,15 +254,15 @@ impl RunJournal {
     fn plan_one(&self, pen: &mut Pen, event: &Event, now: Timestamp) -> Result<(), AppendError> {
         event.check_length()?;
         if !pen.planned.seal.admits(event.name()) {
-            return Err(AppendError::Sealed { run: self.run.clone(), event: event.name().to_owned() });
+            return Err(AppendError::Sealed { run: self.run.clone(), event: event.name().into() });
         }
         if pen.planned.last_seq >= SEQ_MAX {
-            let source = StorageError::Fenced { run: self.run.clone(), why: "its numbers are used up" };
+            let source = Box::new(StorageError::Fenced { run: self.run.clone(), why: "its numbers are used up" });
             return Err(AppendError::Failed { run: self.run.clone(), appended_to: None, source });
         }
         pen.planned.last_seq += 1;
         pen.planned.seal = pen.planned.seal.after(event.name(), event.terminal_state().is_some());
-        self.encoder.encode(pen.planned.last_seq, now, event, &mut pen.lines);
+        pen.encoder.encode(pen.planned.last_seq, now, event, &mut pen.lines);
         Ok(())
     }
 
@@ -305,7 +305,7 @@ impl RunJournal {
 /// What became of the planned lines.
 #[derive(Debug)]
 struct Written {
-    outcome: Result<Ticket, StorageError>,
+    outcome: Result<Ticket, Box<StorageError>>,
     /// How many bytes of them count as appended, whole lines all.
     bytes: usize,
     /// The number of the last event that was appended.

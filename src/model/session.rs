@@ -252,14 +252,10 @@ impl Session {
         })
     }
 
-    /// Whether a run is spoken of anywhere in the session: its id, or that of one of its events, is a value or the
-    /// beginning of one. A text that is just that id counts too.
+    /// Whether anything in the session belongs to a run: a key that names runs, streams or events names it.
     pub fn mentions(&self, run: &RunId) -> bool {
-        let spelt = [format!("\"{run}\""), format!("\"{run}:")];
-        let is_there =
-            |text: &str| spelt.iter().any(|id| memchr::memmem::find(text.as_bytes(), id.as_bytes()).is_some());
-        let of = |piece: &Piece| matches!(piece, Piece::Owned(text) if is_there(text));
-        is_there(&self.source)
+        let of = |piece: &Piece| matches!(piece, Piece::Owned(text) if names_run(text, run));
+        names_run(&self.source, run)
             || self.entries.iter().any(|entry| match &entry.slot {
                 Slot::Value(value) => of(value),
                 Slot::Items(items) => items.iter().any(of),
@@ -444,6 +440,16 @@ impl Metadata {
             Slot::Items(_) => None,
         })
     }
+}
+
+/// Looks for the id as JSON text, and then at the key before it: rows stay unparsed.
+fn names_run(json: &str, run: &RunId) -> bool {
+    let key_before = |at: usize| json[..at].trim_ascii_end().strip_suffix(':').map_or("", str::trim_ascii_end);
+    let id = format!("\"{run}");
+    memchr::memmem::find_iter(json.as_bytes(), id.as_bytes()).any(|at| {
+        let is_whole = matches!(json.as_bytes().get(at + id.len()), Some(b'"' | b':'));
+        is_whole && ["run_id\"", "stream_id\"", "event_id\""].iter().any(|key| key_before(at).ends_with(key))
+    })
 }
 
 /// A key as it is meant, from how it is spelt in the file.

@@ -157,8 +157,8 @@ pub struct OpenedJournal {
 pub struct AppendFailure {
     /// How many of the batch's bytes are in the journal, all of them whole lines, the last perhaps without its line feed.
     pub kept_bytes: usize,
-    /// What went wrong.
-    pub error: StorageError,
+    /// What went wrong. Boxed, because an append that succeeds should not carry the room for it around.
+    pub error: Box<StorageError>,
 }
 
 /// The one writer of a journal.

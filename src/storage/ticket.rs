@@ -38,8 +38,8 @@ impl Ticket {
         Ticket { settled: Err(Unsynced::NotAskedFor) }
     }
 
-    pub(crate) fn failed(error: StorageError) -> Self {
-        Ticket { settled: Err(Unsynced::Failed(Box::new(error))) }
+    pub(crate) fn failed(error: Box<StorageError>) -> Self {
+        Ticket { settled: Err(Unsynced::Failed(error)) }
     }
 
     pub(crate) fn has_failed(&self) -> bool {

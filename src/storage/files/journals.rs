@@ -201,7 +201,7 @@ impl JournalWriter for FileJournal {
     /// A crash leaves any part of the lines; the next writer cuts back to the last whole one.
     fn append(&mut self, lines: &[u8], durability: Durability) -> Result<Ticket, AppendFailure> {
         if let Some(error) = &self.closed {
-            return Err(AppendFailure { kept_bytes: 0, error: error.clone() });
+            return Err(AppendFailure { kept_bytes: 0, error: Box::new(error.clone()) });
         }
         let extent = self.extent;
         let written = self.open_files.with(&self.place, &*self.disk, &self.path, |file| {
@@ -248,7 +248,7 @@ impl FileJournal {
         let error = StorageError::io(attempt, &self.path, cause);
         self.unsure.note(&self.path);
         self.closed = Some(StorageError::Latched { run: self.run.clone(), source: Box::new(error.clone()) });
-        AppendFailure { kept_bytes, error }
+        AppendFailure { kept_bytes, error: Box::new(error) }
     }
 }
 
