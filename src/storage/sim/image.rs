@@ -86,16 +86,41 @@ impl FileImage {
 #[derive(Debug, Clone)]
 pub(super) enum Inode {
     File(FileImage),
-    Dir { live: BTreeMap<String, u64>, durable: BTreeMap<String, u64> },
+    Dir { live: Names, durable: Names },
 }
 
 /// A change of one directory, or of two by a rename.
 #[derive(Debug, Clone)]
 struct DirChange {
+    serial: u64,
     removes: Option<(u64, String)>,
     adds: Option<(u64, String, u64)>,
     /// Directories that are not synced since.
     waits_for: Vec<u64>,
+}
+
+impl DirChange {
+    /// Each name that changes, and what it stands for afterwards.
+    fn names(&self) -> impl Iterator<Item = (u64, &str, Option<u64>)> {
+        let removed = self.removes.iter().map(|(dir, name)| (*dir, name.as_str(), None));
+        removed.chain(self.adds.iter().map(|(dir, name, inode)| (*dir, name.as_str(), Some(*inode))))
+    }
+}
+
+type Names = BTreeMap<String, u64>;
+
+fn set_name<'a>(
+    folder: Option<&'a mut Inode>,
+    name: &str,
+    inode: Option<u64>,
+    which: impl FnOnce(&'a mut Names, &'a mut Names) -> &'a mut Names,
+) {
+    let Some(Inode::Dir { live, durable }) = folder else { return };
+    let names = which(live, durable);
+    match inode {
+        Some(inode) => names.insert(name.to_owned(), inode),
+        None => names.remove(name),
+    };
 }
 
 /// Everything on the disk.
@@ -103,6 +128,10 @@ struct DirChange {
 pub(super) struct Image {
     inodes: BTreeMap<u64, Inode>,
     unsynced_names: Vec<DirChange>,
+    /// The last change of each name that the medium surely holds. An earlier one that becomes durable only now, because
+    /// its other folder was not synced before, does not undo it.
+    durable_serials: BTreeMap<(u64, String), u64>,
+    next_serial: u64,
     next_inode: u64,
     ticks: i128,
 }
@@ -110,7 +139,14 @@ pub(super) struct Image {
 impl Image {
     pub(super) fn new() -> Self {
         let root = Inode::Dir { live: BTreeMap::new(), durable: BTreeMap::new() };
-        Image { inodes: BTreeMap::from([(ROOT, root)]), unsynced_names: Vec::new(), next_inode: 2, ticks: 0 }
+        Image {
+            inodes: BTreeMap::from([(ROOT, root)]),
+            unsynced_names: Vec::new(),
+            durable_serials: BTreeMap::new(),
+            next_serial: 1,
+            next_inode: 2,
+            ticks: 0,
+        }
     }
 
     pub(super) fn inode(&self, inode: u64) -> io::Result<&Inode> {
@@ -125,7 +161,7 @@ impl Image {
         }
     }
 
-    fn names(&self, dir: u64) -> io::Result<&BTreeMap<String, u64>> {
+    fn names(&self, dir: u64) -> io::Result<&Names> {
         match self.inode(dir)? {
             Inode::Dir { live, .. } => Ok(live),
             Inode::File(_) => Err(io::ErrorKind::NotADirectory.into()),
@@ -155,28 +191,21 @@ impl Image {
         let mut waits_for: Vec<u64> =
             removes.iter().map(|(dir, _)| *dir).chain(adds.iter().map(|(dir, ..)| *dir)).collect();
         waits_for.dedup();
-        let change = DirChange { removes, adds, waits_for };
-        self.apply_names(&change, false);
+        let change = DirChange { serial: self.next_serial, removes, adds, waits_for };
+        self.next_serial += 1;
+        for (dir, name, inode) in change.names() {
+            set_name(self.inodes.get_mut(&dir), name, inode, |live, _| live);
+        }
         self.unsynced_names.push(change);
     }
 
-    fn apply_names(&mut self, change: &DirChange, to_durable: bool) {
-        if let Some((dir, name)) = &change.removes
-            && let Some(names) = self.names_mut(*dir, to_durable)
-        {
-            names.remove(name);
-        }
-        if let Some((dir, name, inode)) = &change.adds
-            && let Some(names) = self.names_mut(*dir, to_durable)
-        {
-            names.insert(name.clone(), *inode);
-        }
-    }
-
-    fn names_mut(&mut self, dir: u64, of_durable: bool) -> Option<&mut BTreeMap<String, u64>> {
-        match self.inodes.get_mut(&dir)? {
-            Inode::Dir { live, durable } => Some(if of_durable { durable } else { live }),
-            Inode::File(_) => None,
+    fn make_durable(&mut self, change: &DirChange) {
+        for (dir, name, inode) in change.names() {
+            let known = self.durable_serials.entry((dir, name.to_owned())).or_default();
+            if *known < change.serial {
+                *known = change.serial;
+                set_name(self.inodes.get_mut(&dir), name, inode, |_, durable| durable);
+            }
         }
     }
 
@@ -269,7 +298,7 @@ impl Image {
         for mut change in std::mem::take(&mut self.unsynced_names) {
             change.waits_for.retain(|waits| *waits != dir);
             if change.waits_for.is_empty() {
-                self.apply_names(&change, true);
+                self.make_durable(&change);
             } else {
                 waiting.push(change);
             }
@@ -295,7 +324,7 @@ impl Image {
         let changes = std::mem::take(&mut self.unsynced_names);
         for (change, kept) in changes.iter().zip(names_kept) {
             if *kept {
-                self.apply_names(change, true);
+                self.make_durable(change);
             }
         }
         for inode in self.inodes.values_mut() {

@@ -16,8 +16,9 @@
 //! **The death of a process** takes nothing from the live image and lets its locks go.
 //!
 //! **Faults** can be set for the n-th operation: it fails with EIO or ENOSPC without effect, or a write takes only some
-//! of its bytes. A sync that fails forgets: what it should have made durable stays visible and never becomes durable,
-//! whatever later syncs say, because a kernel marks such pages clean.
+//! of its bytes. A sync of a file that fails forgets: what it should have made durable stays visible and never becomes
+//! durable, whatever later syncs say, because a kernel marks such pages clean. A sync of a directory that fails changes
+//! nothing; the next one makes up for it.
 //!
 //! Operations are those that change something: creations, writes, cuts, syncs, renames, removals, new folders, syncs of
 //! folders. Reads are not counted and do not fail. Bytes on the medium do not rot here, and the disk never lies about a

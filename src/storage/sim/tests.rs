@@ -144,3 +144,20 @@ fn the_same_seed_gives_the_same_disk() {
     assert_eq!(run(5), run(5));
     assert!((0..20).any(|seed| run(seed).2 != run(5).2), "seeds make no difference");
 }
+
+#[test]
+fn a_rename_that_becomes_durable_late_does_not_undo_what_came_after_it() {
+    let disk = SimDisk::new();
+    disk.create_dir(Path::new("/from")).unwrap();
+    disk.create_dir(Path::new("/to")).unwrap();
+    write(&disk, "/from/a", b"old").sync().unwrap();
+    write(&disk, "/to/b", b"new").sync().unwrap();
+    disk.rename(Path::new("/from/a"), Path::new("/to/c")).unwrap();
+    disk.rename(Path::new("/to/b"), Path::new("/to/c")).unwrap();
+    for folder in ["/to", "/from", "/"] {
+        disk.sync_dir(Path::new(folder)).unwrap();
+    }
+    disk.power_cut(Crash::LoseAll);
+    assert_eq!(read(&disk, "/to/c").unwrap(), b"new");
+    assert!(read(&disk, "/from/a").is_none());
+}
