@@ -197,6 +197,25 @@ fn a_journal_goes_on_where_it_ended() {
 }
 
 #[test]
+fn a_writer_rests_and_goes_on() {
+    for backend in backends() {
+        let storage = backend.writer();
+        let mut journal = storage.create_journal(&session("a"), &run("r"), &Birth::default()).unwrap();
+        journal.writer.rest().unwrap();
+        for seq in 1..=2 {
+            let line = format!("{{\"seq\":{seq}}}\n");
+            journal.writer.append(line.as_bytes(), Durability::Buffered).unwrap().wait().unwrap();
+            journal.writer.rest().unwrap();
+            journal.writer.rest().unwrap();
+        }
+        journal.writer.fence("of a test");
+        journal.writer.rest().unwrap();
+        assert!(journal.writer.append(b"{}\n", Durability::Buffered).is_err(), "{}", backend.name);
+        assert_eq!(lines_of(&storage, "a", "r"), "{\"seq\":1}\n{\"seq\":2}\n");
+    }
+}
+
+#[test]
 fn a_fenced_writer_takes_nothing_for_good() {
     for backend in backends() {
         let storage = backend.writer();

@@ -594,6 +594,30 @@ fn durable_covers_all_before_it_even_after_a_failed_sync() {
     assert_eq!(found.events.len(), 3, "{:?}", found.damage);
 }
 
+/// A file that is closed to make room for another is synced first. If that fails, its journal is closed for good.
+#[test]
+fn a_sync_that_fails_when_a_file_is_closed_for_another_latches_its_journal() {
+    let (disk, _) = prepared(created);
+    let store = open(&disk).unwrap();
+    let adopt = |number: usize| store.adopt_run(&id(), &RunId::parse(&format!("r{number}")).unwrap()).unwrap();
+    let runs: Vec<_> = (0..=lastword::limits::OPEN_JOURNALS_MAX).map(adopt).collect();
+    let (last, open_ones) = runs.split_last().unwrap();
+    for run in open_ones {
+        run.append(Event::token("one")).unwrap();
+    }
+    disk.fail(disk.operations() + 1, Fault::Eio);
+    assert_eq!(last.append(Event::token("one")).unwrap().last_seq, 1, "the newcomer is not to blame");
+    let refusal = runs[0].append(Event::token("two")).unwrap_err();
+    let why = format!("{:?}", refusal.storage().unwrap());
+    assert!(why.contains("Latched") && why.contains("sync"), "{why}");
+    runs[1].append(Event::token("two")).unwrap();
+    let again = store.resume_run(&id(), runs[0].id()).unwrap();
+    again.append_durable(Event::token("three")).unwrap().wait().unwrap().expect("proof");
+    disk.power_cut(Crash::LoseAll);
+    let found = open(&disk).unwrap().read_events(&id(), again.id(), ReadOptions::default()).unwrap();
+    assert_eq!(found.events.len(), 2, "what the failed sync forgot was written again: {:?}", found.damage);
+}
+
 #[test]
 fn a_store_told_to_be_durable_tells_a_failed_sync_and_shows_nothing_of_it() {
     let (disk, _) = prepared(created);

@@ -591,3 +591,23 @@ fn a_run_id_that_happens_to_stand_in_a_text_is_free() {
         assert!(matches!(again, Err(StoreError::RunTaken { .. })), "{again:?}");
     }
 }
+
+/// A lost wake-up would cost a follower 200 ms; ten thousand answers one by one would take half an hour.
+#[test]
+fn no_wake_up_of_a_follower_is_lost() {
+    let fixture = fixture();
+    let run = fixture.begin("x");
+    let follow = fixture.store.follow(&fixture.id, run.id(), After::Start).unwrap();
+    let (told, seen) = mpsc::channel();
+    std::thread::spawn(move || {
+        for event in follow {
+            let _ = told.send(event.unwrap().seq.unwrap());
+        }
+    });
+    in_time(move || {
+        for number in 1..=10_000 {
+            run.append(Event::token("x")).unwrap();
+            assert_eq!(seen.recv().unwrap(), number);
+        }
+    });
+}

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::line::{CRC_KEY, LineShape};
+use super::line::{CRC_KEY, LineShape, checksum_digits};
 use crate::clock::Timestamp;
 use crate::model::{Event, RunId, SessionId, TerminalState, quote};
 
@@ -152,9 +152,7 @@ fn push_terminal(state: Option<TerminalState>, out: &mut Vec<u8>) {
 
 pub(super) fn push_checksum(crc: u32, out: &mut Vec<u8>) {
     let mut tail = *b",\"crc\":\"xxxxxxxx\"}\n";
-    for (at, digit) in tail[CRC_KEY.len()..][..8].iter_mut().enumerate() {
-        *digit = b"0123456789abcdef"[(crc >> (28 - 4 * at) & 0xf) as usize];
-    }
+    tail[CRC_KEY.len()..][..8].copy_from_slice(&checksum_digits(crc));
     out.extend_from_slice(&tail);
 }
 

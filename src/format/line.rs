@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use crate::limits::SEQ_MAX;
-use crate::model::fold::FoldEvent;
+use crate::model::fold::{FoldEvent, seconds_of};
 use crate::model::{Fields, RunId, SessionId, Truth, is_truthy, python_text, text_of};
 
 use super::scan::DamageKind;
@@ -83,7 +83,7 @@ pub struct EventRef<'a> {
 impl EventRef<'_> {
     /// When it was written, in seconds.
     pub fn created_at_seconds(&self) -> Option<f64> {
-        self.created_at?.parse().ok().filter(|seconds: &f64| seconds.is_finite())
+        self.created_at.and_then(seconds_of)
     }
 
     /// Whether it ends the run in the sense of whoever wrote it.
@@ -102,26 +102,28 @@ impl EventRef<'_> {
             seq: self.seq,
             name: &self.name,
             payload: self.payload.unwrap_or_default(),
-            created_at: self.created_at_seconds(),
+            created_at: self.created_at,
         }
     }
 }
 
+/// The digits in which a line states its checksum.
+pub(super) fn checksum_digits(crc: u32) -> [u8; 8] {
+    std::array::from_fn(|at| b"0123456789abcdef"[(crc >> (28 - 4 * at) & 0xf) as usize])
+}
+
 /// Whether the bytes end in a checksum; if so, whether it is right.
-pub(super) fn checksum_of(line: &[u8]) -> Option<bool> {
-    let body = line.len().checked_sub(CRC_BYTES)?;
-    let (body, tail) = line.split_at(body);
-    let digits = tail.strip_prefix(CRC_KEY)?.strip_suffix(b"\"}")?;
-    let mut stated = 0;
-    for digit in digits {
-        let value = match digit {
-            b'0'..=b'9' => digit - b'0',
-            b'a'..=b'f' => digit - b'a' + 10,
-            _ => return None,
-        };
-        stated = stated << 4 | u32::from(value);
-    }
-    Some(stated == crc32c::crc32c(body))
+fn checksum_of(line: &[u8]) -> Option<bool> {
+    checksum_behind(0, line)
+}
+
+/// The same, of the rest of a line whose beginning has this checksum.
+fn checksum_behind(begun: u32, rest: &[u8]) -> Option<bool> {
+    let (body, tail) = rest.split_at(rest.len().checked_sub(CRC_BYTES)?);
+    let stated = tail.strip_prefix(CRC_KEY)?.strip_suffix(b"\"}")?;
+    let is_right = *stated == checksum_digits(crc32c::crc32c_append(begun, body));
+    let is_checksum = is_right || stated.iter().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
+    is_checksum.then_some(is_right)
 }
 
 /// A line of exactly our shape whose checksum is right: where its parts stand in it.
@@ -138,7 +140,8 @@ pub(crate) struct OwnLine {
 impl OwnLine {
     /// Takes a line apart. Anything but a line of ours is for the JSON reader.
     pub(super) fn find(line: &[u8], shape: &LineShape) -> Option<Self> {
-        let mut rest = Rest(line.strip_prefix(&*shape.start)?);
+        let behind_start = line.strip_prefix(&*shape.start)?;
+        let mut rest = Rest(behind_start);
         let digits = rest.digits()?;
         rest.skip(b"\",\"seq\":")?;
         rest.skip(digits)?;
@@ -152,8 +155,8 @@ impl OwnLine {
         let (terminal, state) = rest.terminal()?;
         rest.skip(b",\"payload\":")?;
         let payload = rest.0.get(..rest.0.len().checked_sub(CRC_BYTES)?)?;
-        let is_sound = !payload.is_empty() && checksum_of(line) == Some(true) && !has_control_byte(line);
-        if !is_sound || std::str::from_utf8(line).is_err() {
+        let is_right = checksum_behind(shape.start_crc, behind_start) == Some(true);
+        if payload.is_empty() || !is_right || !is_clean_text(line) {
             return None;
         }
         let within = |part: &[u8]| {
@@ -161,7 +164,7 @@ impl OwnLine {
             start..start + part.len()
         };
         Some(OwnLine {
-            seq: std::str::from_utf8(digits).ok()?.parse().ok().filter(is_usable)?,
+            seq: Some(number_of(digits)).filter(is_usable)?,
             name: within(name),
             created_at: within(created_at),
             terminal,
@@ -192,8 +195,15 @@ fn is_usable(seq: &u64) -> bool {
     (1..=SEQ_MAX).contains(seq)
 }
 
-fn has_control_byte(line: &[u8]) -> bool {
-    line.iter().fold(false, |found, byte| found | (*byte < 0x20))
+/// The number that at most 19 digits stand for.
+fn number_of(digits: &[u8]) -> u64 {
+    digits.iter().fold(0, |number, digit| number * 10 + u64::from(digit - b'0'))
+}
+
+/// Whether a line is UTF-8 without control bytes. Most are ASCII, which one look tells.
+fn is_clean_text(line: &[u8]) -> bool {
+    let (lowest, all) = line.iter().fold((u8::MAX, 0), |(lowest, all), byte| (lowest.min(*byte), all | byte));
+    lowest >= 0x20 && (all < 0x80 || std::str::from_utf8(line).is_ok())
 }
 
 /// What is left of a line while it is taken apart.
@@ -223,7 +233,15 @@ impl<'a> Rest<'a> {
     }
 
     fn moment(&mut self) -> Option<&'a [u8]> {
-        let len = self.0.iter().position(|byte| !byte.is_ascii_digit() && *byte != b'.')?;
+        /// `1800000000.000000`
+        const USUAL_BYTES: usize = 17;
+        let is_part = |byte: &u8| byte.is_ascii_digit() | (*byte == b'.');
+        let usual = self
+            .0
+            .first_chunk::<USUAL_BYTES>()
+            .is_some_and(|part| part.iter().fold(true, |all, byte| all & is_part(byte)));
+        let known = if usual { USUAL_BYTES } else { 0 };
+        let len = known + self.0[known..].iter().position(|byte| !is_part(byte))?;
         (len > 0).then(|| self.take(len))
     }
 
@@ -308,6 +326,13 @@ mod tests {
         let mut out = Vec::new();
         LineEncoder::new(&session, &run).encode(seq, Timestamp::from_seconds(1_800_000_000.05), event, &mut out);
         out
+    }
+
+    #[test]
+    fn a_checksum_is_stated_in_eight_digits() {
+        for crc in [0, 1, 0x0123_4567, 0x89ab_cdef, 0xfedc_ba98, 0x9a9a_a9a9, u32::MAX] {
+            assert_eq!(checksum_digits(crc), format!("{crc:08x}").as_bytes());
+        }
     }
 
     #[test]

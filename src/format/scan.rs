@@ -68,7 +68,10 @@ pub enum Record<'a> {
 #[derive(Debug)]
 pub struct Scanner {
     shape: LineShape,
+    /// Bytes that were handed in, and behind them room that is used again and again without clearing it.
     buffer: Vec<u8>,
+    /// Where the bytes in `buffer` end.
+    end: usize,
     /// The file offset of `buffer[0]`.
     base: u64,
     /// Where the next line begins in `buffer`.
@@ -99,12 +102,21 @@ pub(crate) enum Found {
 impl Scanner {
     /// A scanner for a journal's bytes from this file offset on.
     pub fn new(shape: LineShape, offset: u64) -> Self {
-        Scanner { shape, buffer: Vec::new(), base: offset, at: 0, searched: 0, glued: None, overlong_from: None }
+        Scanner {
+            shape,
+            buffer: Vec::new(),
+            end: 0,
+            base: offset,
+            at: 0,
+            searched: 0,
+            glued: None,
+            overlong_from: None,
+        }
     }
 
     /// The file offset behind the last byte that was handed in.
     pub fn fed_to(&self) -> u64 {
-        self.base + self.buffer.len() as u64
+        self.base + self.end as u64
     }
 
     /// The file offset at which the first line begins that was not given out yet.
@@ -114,19 +126,22 @@ impl Scanner {
 
     /// Room for more bytes: the caller fills it and says how many it filled. Records given out so far are let go.
     pub fn feed<E>(&mut self, room: usize, fill: impl FnOnce(&mut [u8]) -> Result<usize, E>) -> Result<usize, E> {
-        self.buffer.drain(..self.at);
+        self.buffer.copy_within(self.at..self.end, 0);
+        self.end -= self.at;
         self.base += self.at as u64;
         self.at = 0;
-        let len = self.buffer.len();
-        self.buffer.resize(len + room, 0);
-        let filled = fill(&mut self.buffer[len..]);
-        self.buffer.truncate(len + *filled.as_ref().unwrap_or(&0));
-        filled
+        let needed = self.end + room;
+        if self.buffer.len() < needed {
+            self.buffer.resize(needed, 0);
+        }
+        let filled = fill(&mut self.buffer[self.end..needed])?;
+        self.end += filled;
+        Ok(filled)
     }
 
     /// Lets go of the unfinished last line, to be handed in again: a writer may cut it off and write another there.
     pub fn forget_unfinished(&mut self) {
-        self.buffer.truncate(self.at);
+        self.end = self.at;
         self.searched = 0;
     }
 
@@ -140,7 +155,7 @@ impl Scanner {
             if let Some(found) = self.next_glued() {
                 return Some(found);
             }
-            let Some(length) = memchr::memchr(b'\n', &self.buffer[self.at + self.searched..]) else {
+            let Some(length) = memchr::memchr(b'\n', &self.buffer[self.at + self.searched..self.end]) else {
                 self.wait_for_line_end();
                 return None;
             };
@@ -167,24 +182,24 @@ impl Scanner {
         };
         Some(match found {
             Found::Damage(damage) if self.glued.is_none() && damage.kind != DamageKind::LineTooLong => {
-                Found::Damage(self.damage(DamageKind::TornTail, damage.offset, self.buffer.len()))
+                Found::Damage(self.damage(DamageKind::TornTail, damage.offset, self.end))
             }
             found => found,
         })
     }
 
     fn judge_tail(&mut self) -> Option<Found> {
-        let (start, end) = (self.at, self.buffer.len());
+        let (start, end) = (self.at, self.end);
         self.at = end;
         self.searched = 0;
         self.judge(start, end)
     }
 
     fn wait_for_line_end(&mut self) {
-        self.searched = self.buffer.len() - self.at;
+        self.searched = self.end - self.at;
         if self.searched > LINE_BYTES_MAX {
             self.overlong_from.get_or_insert(self.base + self.at as u64);
-            self.at = self.buffer.len();
+            self.at = self.end;
             self.searched = 0;
         }
     }

@@ -7,12 +7,14 @@ mod event;
 mod progress;
 mod reader;
 mod replay;
+mod shelf;
 mod summary;
 mod writer;
 
 pub use event::JournalEvent;
-pub(crate) use progress::Progress;
+pub(crate) use progress::Attached;
 pub use reader::{Found, JournalReader, ReadOptions, RunEvents, RunReader, read_events};
 pub use replay::{Replay, ReplayLimits, ReplayStatus, replay_session};
+pub use shelf::Shelf;
 pub use summary::{RunSummary, TerminalEvent, summarize};
 pub use writer::{AppendError, Appended, RunJournal};

@@ -1,11 +1,16 @@
 //! How far a live journal has come, for those who follow it. The writer never waits for them.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
 /// The visible extent of a journal that is being written in this process.
+///
+/// No wake-up is lost, and an append without followers needs no barrier for that: a follower is counted under the
+/// journal's pen, and so is seen by every writer that holds the pen after it. A writer that sees one stores the extent,
+/// passes the gate and notifies; a follower looks at the extent and begins to wait without leaving the gate in between.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     extent: AtomicU64,
@@ -16,44 +21,74 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Shows everything up to this offset to followers.
+    /// Shows everything up to this offset to followers. The caller holds the pen.
     pub(super) fn publish(&self, extent: u64) {
-        self.extent.store(extent, Ordering::SeqCst);
+        self.extent.store(extent, Ordering::Release);
         self.wake();
     }
 
-    /// Tells followers that nothing more will come.
+    /// Tells followers that nothing more will come. The caller holds the pen.
     pub(super) fn end(&self) {
-        self.has_ended.store(true, Ordering::SeqCst);
+        self.has_ended.store(true, Ordering::Release);
         self.wake();
     }
 
     fn wake(&self) {
-        // Either this sees the follower, or the follower sees what was stored before: it counts itself first.
-        if self.followers.load(Ordering::SeqCst) > 0 {
+        if self.followers.load(Ordering::Relaxed) > 0 {
             drop(self.gate.lock());
             self.changed.notify_all();
         }
     }
 
+    fn wait_beyond(&self, seen: u64, limit: Duration) {
+        let mut gate = self.gate.lock();
+        if self.extent.load(Ordering::Acquire) <= seen && !self.has_ended.load(Ordering::Acquire) {
+            self.changed.wait_for(&mut gate, limit);
+        }
+    }
+}
+
+/// A follower of a journal, counted for as long as this value lives.
+#[derive(Debug)]
+pub(crate) struct Attached {
+    progress: Arc<Progress>,
+}
+
+impl Attached {
+    /// To be called with the journal's pen held.
+    pub(super) fn new(progress: &Arc<Progress>) -> Self {
+        progress.followers.fetch_add(1, Ordering::Relaxed);
+        Attached { progress: progress.clone() }
+    }
+
+    /// One that follows nothing, and waits without ever being woken.
+    pub(crate) fn to_nothing() -> Self {
+        Self::new(&Arc::default())
+    }
+
+    /// Whether this is what it follows.
+    pub(super) fn follows(&self, progress: &Arc<Progress>) -> bool {
+        Arc::ptr_eq(&self.progress, progress)
+    }
+
     /// The offset up to which a reader may look.
     pub(crate) fn extent(&self) -> u64 {
-        self.extent.load(Ordering::SeqCst)
+        self.progress.extent.load(Ordering::Acquire)
     }
 
     /// Whether nothing more will come.
     pub(crate) fn has_ended(&self) -> bool {
-        self.has_ended.load(Ordering::SeqCst)
+        self.progress.has_ended.load(Ordering::Acquire)
     }
 
     /// Waits until there is more than a reader has seen, the journal has ended, or the time is up.
     pub(crate) fn wait_beyond(&self, seen: u64, limit: Duration) {
-        self.followers.fetch_add(1, Ordering::SeqCst);
-        let mut gate = self.gate.lock();
-        if self.extent() <= seen && !self.has_ended() {
-            self.changed.wait_for(&mut gate, limit);
-        }
-        drop(gate);
-        self.followers.fetch_sub(1, Ordering::SeqCst);
+        self.progress.wait_beyond(seen, limit);
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        self.progress.followers.fetch_sub(1, Ordering::Relaxed);
     }
 }

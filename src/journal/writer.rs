@@ -1,12 +1,13 @@
 //! Appending: a number, a line, a write. Whoever comes while another is writing has its events written with the next
 //! write, together with everybody else's who waits.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
-use super::progress::Progress;
+use super::progress::{Attached, Progress};
+use super::shelf::Shelf;
 use crate::clock::{Clock, Timestamp};
 use crate::format::LineEncoder;
 use crate::limits::{IDLE_LINES_BYTES_MAX, SEQ_MAX};
@@ -76,6 +77,10 @@ pub struct RunJournal {
     waiting: Mutex<Vec<Arc<Request>>>,
     waiting_count: AtomicUsize,
     progress: Arc<Progress>,
+    /// When it was last appended to. Only the shelf asks, and need not know exactly.
+    last_used_micros: AtomicI64,
+    shelf: Arc<Shelf>,
+    own: Weak<RunJournal>,
 }
 
 /// Where the next line goes. Whoever holds it writes.
@@ -88,6 +93,8 @@ struct Pen {
     lines: Vec<u8>,
     planned: Position,
     extent: u64,
+    /// Whether the writer holds no file open, and has no place on the shelf.
+    is_resting: bool,
     has_failed: bool,
 }
 
@@ -116,11 +123,17 @@ struct Plan {
 
 impl RunJournal {
     /// Takes over a journal that storage has opened.
-    pub fn new(session: &SessionId, run: &RunId, opened: OpenedJournal, clock: Arc<dyn Clock>) -> Self {
+    pub fn new(
+        session: &SessionId,
+        run: &RunId,
+        opened: OpenedJournal,
+        clock: Arc<dyn Clock>,
+        shelf: Arc<Shelf>,
+    ) -> Arc<Self> {
         let position = Position { last_seq: opened.tail.last_seq, seal: opened.tail.seal };
         let progress = Progress::default();
         progress.publish(opened.tail.extent);
-        RunJournal {
+        Arc::new_cyclic(|own| RunJournal {
             session: session.clone(),
             run: run.clone(),
             clock,
@@ -131,12 +144,16 @@ impl RunJournal {
                 lines: Vec::new(),
                 planned: position,
                 extent: opened.tail.extent,
+                is_resting: true,
                 has_failed: false,
             }),
             waiting: Mutex::new(Vec::new()),
             waiting_count: AtomicUsize::new(0),
             progress: Arc::new(progress),
-        }
+            last_used_micros: AtomicI64::new(0),
+            shelf,
+            own: own.clone(),
+        })
     }
 
     /// The run.
@@ -147,10 +164,6 @@ impl RunJournal {
     /// The session.
     pub fn session(&self) -> &SessionId {
         &self.session
-    }
-
-    pub(crate) fn progress(&self) -> &Arc<Progress> {
-        &self.progress
     }
 
     /// The number of the last event.
@@ -164,8 +177,12 @@ impl RunJournal {
     }
 
     /// Appends events with one write. All of them are refused if one cannot be taken.
+    // What an append goes through is one function: behind a system call the processor mispredicts every return, so that
+    // each call on the way costs a hundredth of the write itself.
+    #[inline(always)]
     pub fn append(&self, events: &[Event], durability: Durability) -> Result<Appended, AppendError> {
         let now = self.clock.now();
+        self.last_used_micros.store(now.micros(), Ordering::Relaxed);
         // A chain and not a match: a match would hold the pen while the other arm waits for it.
         if self.waiting_count.load(Ordering::Acquire) == 0
             && let Some(mut pen) = self.pen.try_lock()
@@ -184,6 +201,17 @@ impl RunJournal {
         }
     }
 
+    /// Counts a follower from now on.
+    pub(crate) fn attach(&self) -> Attached {
+        let _pen = self.pen.lock();
+        Attached::new(&self.progress)
+    }
+
+    /// Whether a follower is one of this journal's.
+    pub(crate) fn is_followed_by(&self, follower: &Attached) -> bool {
+        follower.follows(&self.progress)
+    }
+
     /// Whether the journal is closed since a failure.
     pub(crate) fn has_failed(&self) -> bool {
         self.pen.lock().has_failed
@@ -191,10 +219,28 @@ impl RunJournal {
 
     /// Takes no more, because the session is gone.
     pub(crate) fn fence(&self, why: &'static str) {
-        self.pen.lock().writer.fence(why);
+        let mut pen = self.pen.lock();
+        pen.writer.fence(why);
         self.progress.end();
     }
 
+    pub(super) fn last_used_micros(&self) -> i64 {
+        self.last_used_micros.load(Ordering::Relaxed)
+    }
+
+    /// Closes the file until the next append, and says whether it could: not while somebody appends.
+    pub(super) fn try_rest(&self) -> bool {
+        let Some(mut pen) = self.pen.try_lock() else { return false };
+        pen.is_resting = true;
+        if pen.writer.rest().is_err() {
+            // Whoever appends next is told why.
+            pen.has_failed = true;
+            self.progress.end();
+        }
+        true
+    }
+
+    #[inline(always)]
     fn append_alone(
         &self,
         pen: &mut Pen,
@@ -207,6 +253,7 @@ impl RunJournal {
         self.answer(plan, durability, &written)
     }
 
+    #[cold]
     fn append_with_others(
         &self,
         events: &[Event],
@@ -238,6 +285,7 @@ impl RunJournal {
     }
 
     /// Gives the events their numbers and their lines, behind those already planned. Refused events leave no trace.
+    #[inline(always)]
     fn plan(&self, pen: &mut Pen, events: &[Event], now: Timestamp) -> Result<Plan, AppendError> {
         let before = pen.planned;
         let start = pen.lines.len();
@@ -251,6 +299,7 @@ impl RunJournal {
         Ok(Plan { first_seq: before.last_seq + 1, last_seq: pen.planned.last_seq, start, end: pen.lines.len() })
     }
 
+    #[inline(always)]
     fn plan_one(&self, pen: &mut Pen, event: &Event, now: Timestamp) -> Result<(), AppendError> {
         event.check_length()?;
         if !pen.planned.seal.admits(event.name()) {
@@ -268,9 +317,13 @@ impl RunJournal {
 
     /// Writes what is planned, and shows it to followers: not what should be durable and is not, and not the end of a
     /// run before its answer is saved.
+    #[inline(always)]
     fn write(&self, pen: &mut Pen, durability: Durability) -> Written {
         if pen.lines.is_empty() {
             return Written { outcome: Ok(Ticket::buffered()), bytes: 0, last_seq: pen.position.last_seq };
+        }
+        if std::mem::take(&mut pen.is_resting) {
+            self.shelf.take_place(&self.own);
         }
         let written = pen.write(durability);
         let has_failed = written.outcome.as_ref().map_or(true, Ticket::has_failed);
@@ -285,6 +338,7 @@ impl RunJournal {
         written
     }
 
+    #[inline(always)]
     fn answer(&self, plan: Plan, durability: Durability, written: &Written) -> Result<Appended, AppendError> {
         let ticket = match &written.outcome {
             Err(error) if plan.end > written.bytes => {
@@ -313,6 +367,7 @@ struct Written {
 }
 
 impl Pen {
+    #[inline(always)]
     fn write(&mut self, durability: Durability) -> Written {
         let (outcome, bytes) = match self.writer.append(&self.lines, durability) {
             Ok(ticket) => (Ok(ticket), self.lines.len()),

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde_json::value::RawValue;
 
-use super::json::{Fields, quoted, text_of};
+use super::json::{Fields, quote, quoted, text_of};
 use super::text::trim;
 use crate::clock::Timestamp;
 use crate::limits::{EVENT_NAME_BYTES_MAX, LINE_BYTES_MAX};
@@ -130,7 +130,13 @@ impl Event {
     }
 
     fn of_text(name: &'static str, text: &str) -> Self {
-        Self::of_payload(name, format!("{{\"text\":{}}}", quoted(text)))
+        let (begin, end) = ("{\"text\":", "}");
+        // Room for exactly this, if nothing is escaped: a box of another size would be moved.
+        let mut payload = String::with_capacity(begin.len() + text.len() + 2 + end.len());
+        payload.push_str(begin);
+        quote(text, &mut payload);
+        payload.push_str(end);
+        Self::of_payload(name, payload)
     }
 
     fn of_payload(name: &'static str, payload: String) -> Self {

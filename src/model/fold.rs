@@ -4,7 +4,7 @@
 
 use std::collections::HashSet;
 
-use super::json::{Fields, Object, TextBuffer, quoted};
+use super::json::{Fields, Object, TextBuffer, needs_escape, quoted};
 use super::row::Row;
 use super::text::{is_truthy, python_text, trim};
 use super::tool::ToolCard;
@@ -19,8 +19,19 @@ pub struct FoldEvent<'a> {
     pub name: &'a str,
     /// The text of its payload; empty if it has none.
     pub payload: &'a str,
-    /// When it happened, in seconds.
-    pub created_at: Option<f64>,
+    /// When it happened, as JSON text: few events are asked for it.
+    pub created_at: Option<&'a str>,
+}
+
+impl FoldEvent<'_> {
+    fn seconds(&self) -> Option<f64> {
+        self.created_at.and_then(seconds_of)
+    }
+}
+
+/// A moment in seconds from its JSON text.
+pub(crate) fn seconds_of(raw: &str) -> Option<f64> {
+    raw.parse().ok().filter(|seconds: &f64| seconds.is_finite())
 }
 
 /// A row as it comes out of the events, before it is known where it stands.
@@ -161,12 +172,18 @@ impl Folder {
     }
 
     fn add_token(&mut self, event: &FoldEvent<'_>) {
+        if let Some(text) = lone_text(event.payload) {
+            return Self::add_text(&mut self.text, &mut self.first_event_at, text, event);
+        }
         if let Some(value) = Fields::parse(event.payload).and_then(|fields| fields.get("text")) {
             Self::add_value(&mut self.text, &mut self.first_event_at, value, event);
         }
     }
 
     fn add_reasoning(&mut self, event: &FoldEvent<'_>) {
+        if let Some(text) = lone_text(event.payload) {
+            return Self::add_text(&mut self.reasoning, &mut self.first_event_at, text, event);
+        }
         let Some(fields) = Fields::parse(event.payload) else { return };
         let value = ["text", "reasoning", "thinking"].iter().filter_map(|key| fields.get(key)).find(|v| is_truthy(v));
         if let Some(value) = value {
@@ -174,11 +191,18 @@ impl Folder {
         }
     }
 
+    fn add_text(buffer: &mut TextBuffer, first: &mut Option<f64>, text: &str, event: &FoldEvent<'_>) {
+        if !text.is_empty() {
+            *first = first.or_else(|| event.seconds());
+            buffer.push(text);
+        }
+    }
+
     fn add_value(buffer: &mut TextBuffer, first: &mut Option<f64>, value: &str, event: &FoldEvent<'_>) {
         if !is_truthy(value) {
             return;
         }
-        *first = first.or(event.created_at);
+        *first = first.or_else(|| event.seconds());
         match value.starts_with('"') {
             true => buffer.push_literal(value),
             false => buffer.push(&python_text(value)),
@@ -199,7 +223,7 @@ impl Folder {
         if self.text.last().is_some_and(|last| last != '\n' && last != ' ') {
             self.text.push("\n\n");
         }
-        self.first_event_at = self.first_event_at.or(event.created_at);
+        self.first_event_at = self.first_event_at.or_else(|| event.seconds());
         self.text.push(text);
         self.flush();
     }
@@ -224,7 +248,7 @@ impl Folder {
         self.flush();
         let row = match self.anchor {
             Some(anchor) => anchor,
-            None => self.add_row(String::new(), String::new(), event.created_at),
+            None => self.add_row(String::new(), String::new(), event.seconds()),
         };
         let fields = Fields::parse(event.payload).unwrap_or(Fields(Vec::new()));
         self.folded.cards.push(FoldedCard { row, card: open_card(&fields, event.seq), tool_id: tool_id(&fields) });
@@ -244,6 +268,12 @@ impl Folder {
             close_card(found.card.fields_mut(), &fields);
         }
     }
+}
+
+/// The text of a payload that is exactly `{"text":"..."}` without escapes, as most are. Spares the JSON reader.
+fn lone_text(payload: &str) -> Option<&str> {
+    let text = payload.strip_prefix("{\"text\":\"")?.strip_suffix("\"}")?;
+    (!needs_escape(text)).then_some(text)
 }
 
 fn tool_id(fields: &Fields<'_>) -> Option<String> {
@@ -312,7 +342,8 @@ mod tests {
         let mut folder = Folder::default();
         for (at, (name, payload)) in events.iter().enumerate() {
             let seq = at as u64 + 1;
-            folder.push(&FoldEvent { seq: Some(seq), name, payload, created_at: Some(100.0 + at as f64) });
+            let created_at = format!("{}.5", 100 + at);
+            folder.push(&FoldEvent { seq: Some(seq), name, payload, created_at: Some(&created_at) });
         }
         folder.finish()
     }
@@ -334,6 +365,29 @@ mod tests {
             &[("metering", "{}"), ("token", r#"{"text":" Hello"}"#), ("token", r#"{"text":" sea "}"#)],
             &[("Hello sea", "", 101)],
         );
+    }
+
+    #[test]
+    fn a_payload_is_understood_alike_whether_or_not_it_has_our_shape() {
+        let texts = [
+            "",
+            "x",
+            "\u{e9}\u{2028}",
+            r"a\nb",
+            r#"\""#,
+            r"\",
+            "\u{1}",
+            "\"",
+            r#"a","text":"b"#,
+            r#"a","b":"c"#,
+            r"\ud800",
+        ];
+        for text in texts {
+            let ours = format!(r#"{{"text":"{text}"}}"#);
+            let spaced = format!(r#"{{ "text":"{text}"}}"#);
+            assert_eq!(fold(&[("token", &ours)]).rows, fold(&[("token", &spaced)]).rows, "{ours}");
+            assert_eq!(fold(&[("reasoning", &ours)]).rows, fold(&[("reasoning", &spaced)]).rows, "{ours}");
+        }
     }
 
     #[test]

@@ -9,6 +9,10 @@ use serde_json::value::RawValue;
 /// Appends `text` as a JSON string literal.
 pub fn quote(text: &str, out: &mut String) {
     out.push('"');
+    if !needs_escape(text) {
+        out.push_str(text);
+        return out.push('"');
+    }
     let mut written = 0;
     for (at, byte) in text.bytes().enumerate() {
         let short = match byte {
@@ -29,6 +33,11 @@ pub fn quote(text: &str, out: &mut String) {
     }
     out.push_str(&text[written..]);
     out.push('"');
+}
+
+/// Whether JSON wants any of this escaped. Looks at all bytes without a branch, many at a time.
+pub(super) fn needs_escape(text: &str) -> bool {
+    text.bytes().fold(false, |found, byte| found | (byte < 0x20) | (byte == b'"') | (byte == b'\\'))
 }
 
 /// `text` as a JSON string literal.

@@ -166,6 +166,10 @@ pub trait JournalWriter: Send + fmt::Debug {
     /// Appends whole lines. They are visible to readers when this returns, and durable when the ticket is done.
     fn append(&mut self, lines: &[u8], durability: Durability) -> Result<Ticket, AppendFailure>;
 
+    /// Lets go of what it holds open, until the next append. What is not durable is made so first; if that fails, this
+    /// writer does no more. A writer that has not appended yet rests.
+    fn rest(&mut self) -> Result<(), StorageError>;
+
     /// Takes no more, because the session is gone. Final.
     fn fence(&mut self, why: &'static str);
 }

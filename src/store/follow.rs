@@ -1,12 +1,11 @@
 //! Following a run: what its journal holds, then what is added, until it ends. A slow follower reads from the journal
 //! at its own pace; nothing is held in memory for it, and the writer does not know it.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Store, StoreError};
 use crate::format::Record;
-use crate::journal::{JournalEvent, JournalReader, Progress};
+use crate::journal::{Attached, JournalEvent, JournalReader};
 use crate::limits::FOLLOW_RECHECK;
 use crate::model::fold::SeenSeqs;
 use crate::model::{RunId, SessionId};
@@ -28,8 +27,8 @@ pub struct Follow {
     session: SessionId,
     run: RunId,
     reader: Option<JournalReader>,
-    /// The run's progress while it is written in this process.
-    progress: Option<Arc<Progress>>,
+    /// The tie to the run's journal while it is written in this process.
+    attached: Option<Attached>,
     after_seq: u64,
     seen: SeenSeqs,
     seal: Seal,
@@ -47,7 +46,7 @@ impl Store {
             session: session.clone(),
             run: run.clone(),
             reader,
-            progress: None,
+            attached: None,
             after_seq: if let After::Seq(seq) = after { seq } else { 0 },
             seen: SeenSeqs::default(),
             seal: Seal::Open,
@@ -80,15 +79,21 @@ impl Follow {
     pub fn wait(&mut self, limit: Duration) {
         let seen = self.reader.as_ref().map_or(0, JournalReader::read_to);
         // A journal that failed here may be opened again; until then there is nobody to wake us.
-        let waiter = self.progress.clone().filter(|progress| !progress.has_ended()).unwrap_or_default();
-        waiter.wait_beyond(seen, limit);
+        match self.attached.as_ref().filter(|attached| !attached.has_ended()) {
+            Some(attached) => attached.wait_beyond(seen, limit),
+            None => Attached::to_nothing().wait_beyond(seen, limit),
+        }
     }
 
     /// How far may be looked. Behind what this process has shown there may be lines that it takes back.
     fn visible_extent(&mut self) -> u64 {
         let open = self.store.shared.gates.of(&self.session).open_run(&self.run);
-        self.progress = open.map(|open| open.progress().clone());
-        self.progress.as_ref().map_or(u64::MAX, |progress| progress.extent())
+        let attached = self.attached.take();
+        self.attached = open.map(|open| match attached {
+            Some(attached) if open.is_followed_by(&attached) => attached,
+            _ => open.attach(),
+        });
+        self.attached.as_ref().map_or(u64::MAX, Attached::extent)
     }
 
     /// A run that ended with `done` may get one more event, but nobody waits for it. A deleted session ends all, a

@@ -21,6 +21,7 @@ pub use self::runs::{Outcome, Run, UserTurn};
 pub use self::sessions::{Listed, NewSession};
 use crate::clock::Clock;
 use crate::entropy::Entropy;
+use crate::journal::Shelf;
 use crate::storage::{FileStorage, FilesOptions, Holder, Mode, OsDisk, SharedDisk, Storage};
 
 /// A data directory, open.
@@ -36,6 +37,7 @@ struct Shared {
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
     gates: Gates,
+    shelf: Arc<Shelf>,
     options: Options,
 }
 
@@ -84,7 +86,8 @@ impl Store {
     /// A store on any storage.
     pub fn on_storage(storage: Arc<dyn Storage>, options: Options) -> Self {
         let (clock, entropy) = (options.clock.clone(), options.entropy.clone());
-        Store { shared: Arc::new(Shared { storage, clock, entropy, gates: Gates::default(), options }) }
+        let (gates, shelf) = (Gates::default(), Arc::default());
+        Store { shared: Arc::new(Shared { storage, clock, entropy, gates, shelf, options }) }
     }
 
     /// Who last took the writer's lock of a data directory, whether or not it still holds it.

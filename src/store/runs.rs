@@ -1,5 +1,6 @@
 //! Runs: begun with a durable prompt, appended to, ended with a durable, folded and saved answer.
 
+use std::slice;
 use std::sync::Arc;
 
 use super::gates::Gate;
@@ -11,7 +12,7 @@ use crate::journal::{
 };
 use crate::model::{Cursor, Event, PendingTurn, RunId, Session, SessionId};
 use crate::sidecar::SaveOptions;
-use crate::storage::{Birth, Durability, Seal, Ticket};
+use crate::storage::{Birth, Durability, OpenedJournal, Seal, Ticket};
 
 /// What a user says, to be answered by a run.
 #[derive(Debug, Clone, Default)]
@@ -114,12 +115,17 @@ impl Run {
 
     /// Appends an event. When this returns, it survives the death of the process, or a power cut if the store's options
     /// ask for that; an event that ends the run is durable, folded and saved by then.
+    #[inline]
     pub fn append(&self, event: Event) -> Result<Appended, StoreError> {
-        let durability = self.shared.options.durability;
-        let appended = self.append_all(&[event], durability)?;
-        if durability == Durability::Durable {
-            appended.ticket.clone().wait()?;
+        match self.shared.options.durability {
+            Durability::Buffered => self.append_all(slice::from_ref(&event), Durability::Buffered),
+            Durability::Durable => self.append_and_wait(&event),
         }
+    }
+
+    fn append_and_wait(&self, event: &Event) -> Result<Appended, StoreError> {
+        let appended = self.append_all(slice::from_ref(event), Durability::Durable)?;
+        appended.ticket.clone().wait()?;
         Ok(appended)
     }
 
@@ -134,6 +140,10 @@ impl Run {
         if events.iter().all(|event| event.terminal_state().is_none()) {
             return Ok(self.journal.append(events, durability)?);
         }
+        self.append_end(events)
+    }
+
+    fn append_end(&self, events: &[Event]) -> Result<Appended, StoreError> {
         let _alone = self.gate.document.lock();
         let appended = self.journal.append(events, Durability::Durable)?;
         appended.ticket.clone().wait()?;
@@ -180,7 +190,7 @@ impl Store {
         let opened = shared.storage.create_journal(session, &run, &birth)?;
         document.set_pending(&run, &pending, now);
         shared.save(&document, SaveOptions::default())?;
-        let journal = Arc::new(RunJournal::new(session, &run, opened, shared.clock.clone()));
+        let journal = shared.new_journal(session, &run, opened);
         gate.note_run(&journal);
         Ok(Run { shared: shared.clone(), gate: gate.clone(), journal })
     }
@@ -203,7 +213,7 @@ impl Store {
             Err(StoreError::RunNotFound { .. }) => {
                 let birth = Birth { begun_at: shared.clock.now().seconds(), lease_seconds: None };
                 let opened = shared.storage.create_journal(session, run, &birth)?;
-                let journal = Arc::new(RunJournal::new(session, run, opened, shared.clock.clone()));
+                let journal = shared.new_journal(session, run, opened);
                 gate.note_run(&journal);
                 journal
             }
@@ -264,9 +274,13 @@ impl Shared {
             return Ok(open);
         }
         let opened = self.storage.open_journal(session, run)?;
-        let journal = Arc::new(RunJournal::new(session, run, opened, self.clock.clone()));
+        let journal = self.new_journal(session, run, opened);
         gate.note_run(&journal);
         Ok(journal)
+    }
+
+    fn new_journal(&self, session: &SessionId, run: &RunId, opened: OpenedJournal) -> Arc<RunJournal> {
+        RunJournal::new(session, run, opened, self.clock.clone(), self.shelf.clone())
     }
 
     fn active_run(&self, session: &SessionId) -> Result<Option<String>, StoreError> {

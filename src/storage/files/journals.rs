@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::open_files::{OpenFile, OpenFiles};
 use super::record::RunRecord;
 use super::tail::{FoundTail, find_tail};
 use super::unsure::Unsure;
@@ -147,14 +146,14 @@ impl FileStorage {
 
     fn opened(&self, path: PathBuf, run: &RunId, tail: Tail) -> OpenedJournal {
         let writer = FileJournal {
+            file: None,
+            extent: tail.extent,
+            has_unsynced: false,
+            closed: None,
             disk: self.disk.clone(),
-            open_files: self.open_files.clone(),
             unsure: self.unsure.clone(),
-            place: Arc::default(),
             path,
             run: run.clone(),
-            extent: tail.extent,
-            closed: None,
         };
         OpenedJournal { writer: Box::new(writer), tail }
     }
@@ -185,79 +184,81 @@ impl FileStorage {
 /// The writer of one journal file.
 #[derive(Debug)]
 struct FileJournal {
-    disk: SharedDisk,
-    open_files: Arc<OpenFiles>,
-    unsure: Arc<Unsure>,
-    place: Arc<OpenFile>,
-    path: PathBuf,
-    run: RunId,
+    /// None before the first append and while it rests.
+    file: Option<Box<dyn DiskFile>>,
     /// Bytes of whole lines; the next line goes there.
     extent: u64,
-    /// Why it does no more.
-    closed: Option<StorageError>,
+    /// Whether lines were written and not synced since.
+    has_unsynced: bool,
+    /// Why it does no more. Boxed, because each append looks here and finds nothing.
+    closed: Option<Box<StorageError>>,
+    disk: SharedDisk,
+    unsure: Arc<Unsure>,
+    path: PathBuf,
+    run: RunId,
 }
 
 impl JournalWriter for FileJournal {
     /// A crash leaves any part of the lines; the next writer cuts back to the last whole one.
     fn append(&mut self, lines: &[u8], durability: Durability) -> Result<Ticket, AppendFailure> {
         if let Some(error) = &self.closed {
-            return Err(AppendFailure { kept_bytes: 0, error: Box::new(error.clone()) });
+            return Err(AppendFailure { kept_bytes: 0, error: error.clone() });
         }
-        let extent = self.extent;
-        let written = self.open_files.with(&self.place, &*self.disk, &self.path, |file| {
-            let outcome = write_full(file, lines, extent);
-            if let Err((taken, _)) = &outcome {
-                // If even this fails, the part of a line stays and the next writer cuts it.
-                let _ = file.set_len(extent + whole_lines(lines, *taken) as u64);
-            }
-            outcome
-        });
-        match written {
-            Ok(Ok(())) => {
-                self.extent += lines.len() as u64;
-                Ok(self.settle(durability))
-            }
-            Ok(Err((taken, cause))) => Err(self.fail("write", whole_lines(lines, taken), cause)),
-            Err(cause) => Err(self.fail("open", 0, cause)),
+        let file = match &self.file {
+            Some(file) => file,
+            None => match self.disk.open(&self.path, Access::Write) {
+                Ok(file) => self.file.insert(file),
+                Err(cause) => return Err(self.fail("open", 0, cause)),
+            },
+        };
+        if let Err((taken, cause)) = write_full(&**file, lines, self.extent) {
+            let kept_bytes = whole_lines(lines, taken);
+            // If even this fails, the part of a line stays and the next writer cuts it.
+            let _ = file.set_len(self.extent + kept_bytes as u64);
+            return Err(self.fail("write", kept_bytes, cause));
         }
+        self.extent += lines.len() as u64;
+        self.has_unsynced = true;
+        Ok(match durability {
+            Durability::Buffered => Ticket::buffered(),
+            Durability::Durable => self.sync().map_or_else(Ticket::failed, Ticket::durable),
+        })
+    }
+
+    /// A write error that the kernel would report to this open file alone must not be lost with it.
+    fn rest(&mut self) -> Result<(), StorageError> {
+        let synced = if self.has_unsynced { self.sync().map(drop) } else { Ok(()) };
+        self.file = None;
+        synced.map_err(|error| *error)
     }
 
     fn fence(&mut self, why: &'static str) {
-        self.closed = Some(StorageError::Fenced { run: self.run.clone(), why });
+        self.closed = Some(Box::new(StorageError::Fenced { run: self.run.clone(), why }));
     }
 }
 
 impl FileJournal {
-    fn settle(&mut self, durability: Durability) -> Ticket {
-        if durability == Durability::Buffered {
-            self.place.mark_unsynced(true);
-            return Ticket::buffered();
-        }
-        let synced = self.open_files.with(&self.place, &*self.disk, &self.path, |file| file.sync());
-        match synced.and_then(|outcome| outcome) {
+    fn sync(&mut self) -> Result<Durable, Box<StorageError>> {
+        let file = self.file.as_ref().expect("what is unsynced was written to a file that is still open");
+        match file.sync() {
             Ok(()) => {
-                self.place.mark_unsynced(false);
-                Ticket::durable(Durable::after_sync())
+                self.has_unsynced = false;
+                Ok(Durable::after_sync())
             }
-            Err(cause) => Ticket::failed(self.fail("sync", 0, cause).error),
+            Err(cause) => Err(self.fail("sync", 0, cause).error),
         }
     }
 
     /// After a failed write or sync nobody knows what the medium holds, and a retry that succeeds would prove nothing.
+    #[cold]
     fn fail(&mut self, attempt: &'static str, kept_bytes: usize, cause: std::io::Error) -> AppendFailure {
         let error = StorageError::io(attempt, &self.path, cause);
         self.unsure.note(&self.path);
-        self.closed = Some(StorageError::Latched { run: self.run.clone(), source: Box::new(error.clone()) });
+        self.file = None;
+        self.has_unsynced = false;
+        let source = Box::new(error.clone());
+        self.closed.get_or_insert_with(|| Box::new(StorageError::Latched { run: self.run.clone(), source }));
         AppendFailure { kept_bytes, error: Box::new(error) }
-    }
-}
-
-impl Drop for FileJournal {
-    /// A failure that waited for the next append is not forgotten with its writer.
-    fn drop(&mut self) {
-        if self.place.has_failed() {
-            self.unsure.note(&self.path);
-        }
     }
 }
 

@@ -1,8 +1,8 @@
 //! Local files as storage: a data directory that the reference program can read too.
 
 mod documents;
+mod graves;
 mod journals;
-mod open_files;
 mod record;
 mod tail;
 mod trash;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 
-use self::open_files::OpenFiles;
+use self::graves::Graves;
 use self::unsure::Unsure;
 use super::contract::{Birth, Document, DocumentHead, JournalBytes, OpenedJournal, Put, PutOutcome, Storage};
 use super::disk::{Disk, SharedDisk};
@@ -25,7 +25,6 @@ use super::layout::{Layout, TEMP_PREFIX};
 use super::lock::{self, Holder, WriterLock};
 use crate::clock::Clock;
 use crate::entropy::{Entropy, uuid4};
-use crate::limits::OPEN_JOURNALS_MAX;
 use crate::model::{Revision, RunId, SessionId};
 
 /// The newest format that this program knows.
@@ -66,11 +65,11 @@ pub struct FileStorage {
     layout: Layout,
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
-    open_files: Arc<OpenFiles>,
     put_gates: Vec<Mutex<()>>,
     /// Folders that are known to be durable in the one above.
     durable_dirs: Mutex<HashSet<PathBuf>>,
     unsure: Arc<Unsure>,
+    graves: Graves,
     boot_id: String,
     lock: Option<WriterLock>,
 }
@@ -96,9 +95,9 @@ impl FileStorage {
         }
         let mut storage = FileStorage {
             boot_id: disk.boot_id(),
-            open_files: Arc::new(OpenFiles::new(OPEN_JOURNALS_MAX)),
             durable_dirs: Mutex::default(),
             unsure: Arc::default(),
+            graves: Graves::unknown(),
             put_gates: (0..PUT_GATES).map(|_| Mutex::new(())).collect(),
             clock: options.clock,
             entropy: options.entropy,
@@ -111,7 +110,7 @@ impl FileStorage {
         }
         storage.check_identity()?;
         if options.mode == Mode::Write {
-            storage.tidy()?;
+            storage.graves = Graves::only(&storage.tidy()?);
         }
         Ok(storage)
     }
@@ -148,15 +147,18 @@ impl FileStorage {
         }
     }
 
-    /// Removes what earlier writers had not finished writing, and finishes what they had not finished deleting.
-    fn tidy(&self) -> Result<(), StorageError> {
+    /// Removes what earlier writers had not finished writing, and finishes what they had not finished deleting. Gives the
+    /// sessions that were ever deleted.
+    fn tidy(&self) -> Result<HashSet<SessionId>, StorageError> {
         let root = self.layout.root();
         let names = self.disk.read_dir(root).attempt("list", root)?;
         for stale in names.iter().filter(|entry| entry.name.starts_with(TEMP_PREFIX) && !entry.is_dir) {
             // One that cannot be removed harms nobody, and must not keep a writer out.
             let _ = self.disk.remove_file(&root.join(&stale.name));
         }
-        self.finish_deletions(&names)
+        let deleted = self.deleted_sessions()?;
+        self.finish_deletions(&deleted, &names)?;
+        Ok(deleted)
     }
 
     fn must_write(&self) -> Result<(), StorageError> {
@@ -231,6 +233,9 @@ impl Storage for FileStorage {
     }
 
     fn is_deleted(&self, session: &SessionId) -> Result<bool, StorageError> {
+        if !self.graves.may_hold(session) {
+            return Ok(false);
+        }
         let path = self.layout.tombstone(session);
         Ok(optional(self.disk.stat(&path)).attempt("look at", &path)?.is_some())
     }

@@ -38,6 +38,7 @@ impl FileStorage {
             generation: uuid4(&*self.entropy),
         };
         self.ensure_dirs(&self.layout.tombstones())?;
+        self.graves.note(session);
         self.replace(&self.layout.tombstone(session), &write::to_json_line(&tombstone))?;
         self.move_parts(session, &tombstone.generation)?;
         Ok(true)
@@ -71,8 +72,11 @@ impl FileStorage {
     }
 
     /// Moves to the trash what a crash left of deleted sessions.
-    pub(super) fn finish_deletions(&self, root_names: &[DirEntry]) -> Result<(), StorageError> {
-        let deleted = self.deleted_sessions()?;
+    pub(super) fn finish_deletions(
+        &self,
+        deleted: &HashSet<SessionId>,
+        root_names: &[DirEntry],
+    ) -> Result<(), StorageError> {
         if deleted.is_empty() {
             return Ok(());
         }
