@@ -611,3 +611,17 @@ fn no_wake_up_of_a_follower_is_lost() {
         }
     });
 }
+
+#[test]
+fn a_journal_that_another_program_changed_behind_its_writer_is_not_written_over() {
+    let fixture = fixture();
+    let run = fixture.begin("x");
+    let path = fixture.folder.path().join(format!("_run_journal/{}/{}.jsonl", fixture.id, run.id()));
+    std::fs::write(&path, "{\"seq\":1,\"event\":\"token\"}\n").unwrap();
+    let refused = run.append(Event::token("mine")).unwrap_err();
+    assert!(format!("{:?}", refused.storage()).contains("another program"), "{refused:?}");
+    assert_eq!(
+        fixture.store.resume_run(&fixture.id, run.id()).unwrap().append(Event::token("mine")).unwrap().last_seq,
+        2
+    );
+}

@@ -1,5 +1,6 @@
 //! Run journals as files: created once, appended to by one writer, cut back to whole lines before anything is added.
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -206,7 +207,7 @@ impl JournalWriter for FileJournal {
         }
         let file = match &self.file {
             Some(file) => file,
-            None => match self.disk.open(&self.path, Access::Write) {
+            None => match self.open_again() {
                 Ok(file) => self.file.insert(file),
                 Err(cause) => return Err(self.fail("open", 0, cause)),
             },
@@ -238,6 +239,15 @@ impl JournalWriter for FileJournal {
 }
 
 impl FileJournal {
+    /// Opens the file that it knows. At another length somebody else has changed it, and a line would not fit.
+    fn open_again(&self) -> io::Result<Box<dyn DiskFile>> {
+        let file = self.disk.open(&self.path, Access::Write)?;
+        match file.stat()?.len {
+            len if len == self.extent => Ok(file),
+            _ => Err(io::Error::other("another program has changed it")),
+        }
+    }
+
     fn sync(&mut self) -> Result<Durable, Box<StorageError>> {
         let file = self.file.as_ref().expect("what is unsynced was written to a file that is still open");
         match file.sync() {
@@ -251,7 +261,7 @@ impl FileJournal {
 
     /// After a failed write or sync nobody knows what the medium holds, and a retry that succeeds would prove nothing.
     #[cold]
-    fn fail(&mut self, attempt: &'static str, kept_bytes: usize, cause: std::io::Error) -> AppendFailure {
+    fn fail(&mut self, attempt: &'static str, kept_bytes: usize, cause: io::Error) -> AppendFailure {
         let error = StorageError::io(attempt, &self.path, cause);
         self.unsure.note(&self.path);
         self.file = None;
