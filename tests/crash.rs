@@ -465,6 +465,8 @@ fn a_torn_tail_is_cut_and_kept_before_the_next_append() {
         told.stream(&run, 1)
     };
     go_on(&disk, &mut told.clone()).unwrap();
+    let mended = open(&disk).unwrap().read_events(&id(), &RunId::parse("r1").unwrap(), ReadOptions::default()).unwrap();
+    assert_eq!((mended.events.len(), mended.damage.len()), (3, 0));
     let operations = disk.operations() - first;
     assert!(!disk.read_dir(std::path::Path::new("/data/_kept/s")).unwrap().is_empty(), "the fragment was not kept");
     for operation in 1..=operations {
@@ -662,4 +664,38 @@ fn an_answer_that_could_not_be_saved_is_saved_by_the_next_finish() {
     assert!(run.finish(Outcome::Completed).is_err(), "and only once");
     let session = store.get_session(&id()).unwrap();
     assert_eq!((session.len(List::Messages), session.pending_turn()), (2, None));
+}
+
+/// A journal of another program has no record until it is removed; its id must stay taken all the same.
+#[test]
+fn a_removed_run_is_there_or_its_id_stays_taken() {
+    fn with_foreign_run(store: &Store, told: &mut Told) -> Result<(), StoreError> {
+        told.create(store)?;
+        told.turn(store, "r1", 1)
+    }
+    let foreign = RunId::parse("foreign").unwrap();
+    let path = std::path::Path::new("/data/_run_journal/s/foreign.jsonl");
+    let prepared = || {
+        let (disk, _) = prepared(with_foreign_run);
+        let file = disk.open(path, Access::CreateNew).unwrap();
+        file.write_at(b"{\"seq\":1,\"event\":\"token\"}\n", 0).unwrap();
+        file.sync().unwrap();
+        disk.sync_dir(path.parent().unwrap()).unwrap();
+        disk
+    };
+    let disk = prepared();
+    let first = disk.operations();
+    open(&disk).unwrap().remove_run(&id(), &foreign).unwrap();
+    let operations = disk.operations() - first;
+    for operation in 1..=operations {
+        for end in ends(6) {
+            let disk = prepared();
+            disk.stop_before(disk.operations() + operation);
+            assert!(open(&disk).and_then(|store| store.remove_run(&id(), &foreign)).is_err());
+            end.strike(&disk);
+            let is_there = disk.stat(path).is_ok();
+            let taken = matches!(open(&disk).unwrap().adopt_run(&id(), &foreign), Err(StoreError::RunTaken { .. }));
+            assert!(is_there || taken, "operation {operation}, {end:?}\n{}", disk.log().join("\n"));
+        }
+    }
 }

@@ -625,3 +625,19 @@ fn a_journal_that_another_program_changed_behind_its_writer_is_not_written_over(
         2
     );
 }
+
+#[test]
+fn the_number_of_a_damaged_line_is_not_given_again() {
+    let Fixture { folder, store, id } = fixture();
+    let run = store.begin_run(&id, UserTurn::text("x")).unwrap();
+    run.append_all(&[Event::token("a"), Event::token("b"), Event::token("c")], Durability::Buffered).unwrap();
+    let name = run.id().clone();
+    drop((run, store));
+    let path = folder.path().join(format!("_run_journal/{id}/{name}.jsonl"));
+    let mut bytes = std::fs::read(&path).unwrap();
+    let in_last_line = bytes.len() - 40;
+    bytes[in_last_line] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    let store = Store::open(folder.path(), Options::default()).unwrap();
+    assert_eq!(store.resume_run(&id, &name).unwrap().append(Event::token("d")).unwrap().last_seq, 4);
+}
