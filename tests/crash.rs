@@ -465,9 +465,9 @@ fn a_torn_tail_is_cut_and_kept_before_the_next_append() {
         told.stream(&run, 1)
     };
     go_on(&disk, &mut told.clone()).unwrap();
+    let operations = disk.operations() - first;
     let mended = open(&disk).unwrap().read_events(&id(), &RunId::parse("r1").unwrap(), ReadOptions::default()).unwrap();
     assert_eq!((mended.events.len(), mended.damage.len()), (3, 0));
-    let operations = disk.operations() - first;
     assert!(!disk.read_dir(std::path::Path::new("/data/_kept/s")).unwrap().is_empty(), "the fragment was not kept");
     for operation in 1..=operations {
         let (disk, mut told) = prepared(torn);
