@@ -1,0 +1,133 @@
+//! Followers: nothing missed, nothing shown too early, always let go.
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+use lastword::{After, Event, List, Outcome, RunId};
+
+use crate::fixture::{fixture, in_time};
+
+#[test]
+fn a_follower_gets_what_was_there_and_what_comes_until_the_end() {
+    let fixture = fixture();
+    let run = fixture.begin("x");
+    run.append(Event::token("before")).unwrap();
+    let follow = fixture.store.follow(&fixture.id, run.id(), After::Start).unwrap();
+    let (told, seen) = mpsc::channel();
+    let follower = std::thread::spawn(move || {
+        for event in follow {
+            told.send(event.unwrap().name).unwrap();
+        }
+    });
+    let next = || seen.recv_timeout(Duration::from_secs(20)).unwrap();
+    assert_eq!(next(), "token");
+    run.append(Event::reasoning("then")).unwrap();
+    assert_eq!(next(), "reasoning");
+    run.finish(Outcome::Completed).unwrap();
+    assert_eq!(next(), "done");
+    follower.join().unwrap();
+}
+
+#[test]
+fn a_follower_who_sees_the_end_finds_the_answer_saved() {
+    let fixture = fixture();
+    for number in 0..20 {
+        let run = fixture.begin(&format!("prompt {number}"));
+        let follow = fixture.store.follow(&fixture.id, run.id(), After::Start).unwrap();
+        let (store, id) = (fixture.store.clone(), fixture.id.clone());
+        let follower = std::thread::spawn(move || {
+            assert_eq!(follow.last().unwrap().unwrap().name, "done");
+            store.get_session(&id).unwrap().len(List::Messages)
+        });
+        run.append(Event::token("answer")).unwrap();
+        run.finish(Outcome::Completed).unwrap();
+        assert_eq!(follower.join().unwrap(), (number + 1) * 2);
+    }
+}
+
+#[test]
+fn followers_begin_behind_their_cursor() {
+    let fixture = fixture();
+    let run = fixture.begin("x");
+    (0..5).for_each(|_| drop(run.append(Event::token("t")).unwrap()));
+    run.finish(Outcome::Completed).unwrap();
+    let seqs = |after| -> Vec<u64> {
+        fixture.store.follow(&fixture.id, run.id(), after).unwrap().map(|event| event.unwrap().seq.unwrap()).collect()
+    };
+    assert_eq!(seqs(After::Seq(4)), [5, 6]);
+    assert_eq!(seqs(After::Start), [1, 2, 3, 4, 5, 6]);
+    assert!(seqs(After::Seq(99)).is_empty());
+    let missing = RunId::parse("missing").unwrap();
+    assert!(fixture.store.follow(&fixture.id, &missing, After::Start).is_err());
+}
+
+#[test]
+fn a_slow_follower_catches_up_and_slows_nobody() {
+    let fixture = fixture();
+    let run = fixture.begin("x");
+    let mut follow = fixture.store.follow(&fixture.id, run.id(), After::Start).unwrap();
+    for _ in 0..3000 {
+        run.append(Event::token(&"x".repeat(300))).unwrap();
+    }
+    run.finish(Outcome::Completed).unwrap();
+    assert_eq!(
+        follow.by_ref().map(|event| event.unwrap().seq.unwrap()).collect::<Vec<_>>(),
+        (1..=3001).collect::<Vec<_>>()
+    );
+    assert!(follow.next().is_none());
+}
+
+#[test]
+fn a_follower_of_a_deleted_session_is_let_go() {
+    let fixture = fixture();
+    let run = fixture.begin("x");
+    run.append(Event::token("seen")).unwrap();
+    let mut follow = fixture.store.follow(&fixture.id, run.id(), After::Start).unwrap();
+    assert_eq!(follow.next().unwrap().unwrap().name, "token");
+    fixture.store.delete(&fixture.id).unwrap();
+    assert!(follow.next().is_none());
+    assert_eq!(run.append(Event::token("late")).unwrap_err().code(), "fenced");
+    assert_eq!(run.finish(Outcome::Completed).unwrap_err().code(), "fenced");
+    assert_eq!(fixture.store.get_session(&fixture.id).unwrap_err().code(), "not_found");
+}
+
+#[test]
+fn a_follower_is_let_go_although_the_answer_could_not_be_saved() {
+    let fixture = fixture();
+    let run = fixture.begin("x");
+    run.append(Event::token("x")).unwrap();
+    std::fs::write(fixture.folder.path().join(format!("{}.json", fixture.id)), b"{broken").unwrap();
+    assert_eq!(run.finish(Outcome::Completed).unwrap_err().code(), "corrupt_json");
+    let follow = fixture.store.follow(&fixture.id, run.id(), After::Start).unwrap();
+    assert_eq!(in_time(move || follow.count()), 2);
+}
+
+#[test]
+fn a_follower_of_a_removed_run_is_let_go() {
+    let fixture = fixture();
+    let name = RunId::parse("imported").unwrap();
+    fixture.store.adopt_run(&fixture.id, &name).unwrap().append(Event::token("x")).unwrap();
+    let follow = fixture.store.follow(&fixture.id, &name, After::Start).unwrap();
+    fixture.store.remove_run(&fixture.id, &name).unwrap();
+    assert_eq!(in_time(move || follow.count()), 1);
+}
+
+/// A lost wake-up would cost a follower 200 ms; ten thousand answers one by one would take half an hour.
+#[test]
+fn no_wake_up_of_a_follower_is_lost() {
+    let fixture = fixture();
+    let run = fixture.begin("x");
+    let follow = fixture.store.follow(&fixture.id, run.id(), After::Start).unwrap();
+    let (told, seen) = mpsc::channel();
+    std::thread::spawn(move || {
+        for event in follow {
+            let _ = told.send(event.unwrap().seq.unwrap());
+        }
+    });
+    in_time(move || {
+        for number in 1..=10_000 {
+            run.append(Event::token("x")).unwrap();
+            assert_eq!(seen.recv().unwrap(), number);
+        }
+    });
+}

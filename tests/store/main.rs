@@ -1,0 +1,7 @@
+//! The store as its users see it: sessions, runs, followers, many threads at once, on real files.
+
+mod fixture;
+mod follow;
+mod replay;
+mod runs;
+mod sessions;
