@@ -5,3 +5,4 @@ mod follow;
 mod replay;
 mod runs;
 mod sessions;
+mod together;

@@ -1,0 +1,9 @@
+//! Bad input of every kind: each bad thing is named, stops nobody else, and stays as it is.
+#![cfg(unix)]
+
+mod anything;
+mod data;
+mod input;
+mod journals;
+mod sidecars;
+mod strangers;
