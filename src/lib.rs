@@ -9,6 +9,7 @@ pub mod format;
 pub mod journal;
 pub mod limits;
 pub mod model;
+pub mod recovery;
 pub mod sidecar;
 pub mod storage;
 mod store;

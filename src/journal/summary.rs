@@ -18,6 +18,8 @@ pub struct TerminalEvent {
     pub state: String,
     /// Whether it surely belongs to this run: its ids are the run's own and it says plainly that it is terminal.
     pub is_own: bool,
+    /// Whether this program wrote it: its line carries a checksum, which is right.
+    pub is_checked: bool,
 }
 
 impl TerminalEvent {
@@ -75,6 +77,7 @@ fn terminal_of(event: &EventRef<'_>) -> TerminalEvent {
         name: event.name.to_string(),
         state: stated.or_else(|| implied().map(str::to_owned)).unwrap_or_default(),
         is_own: event.is_own_terminal(),
+        is_checked: event.checked,
     }
 }
 

@@ -43,6 +43,8 @@ pub struct FoldedRow {
     pub reasoning: String,
     /// When its first event happened, in whole seconds.
     pub timestamp: Option<i64>,
+    /// The number of its first event: what the row is known by when the journal is folded again.
+    pub first_seq: Option<u64>,
 }
 
 /// A tool card and the folded row that it belongs to.
@@ -52,6 +54,8 @@ pub struct FoldedCard {
     pub row: usize,
     /// The card, its place in the transcript still open.
     pub card: ToolCard,
+    /// What it showed when the tool was called, before there was a result.
+    pub begun_as: String,
     tool_id: Option<String>,
 }
 
@@ -74,6 +78,28 @@ pub enum Provenance<'a> {
 }
 
 impl Provenance<'_> {
+    /// The run.
+    pub fn run(&self) -> &str {
+        match self {
+            Provenance::Live(run) | Provenance::Recovered(run) => run,
+        }
+    }
+
+    /// Whether the run ended normally.
+    pub fn is_live(&self) -> bool {
+        matches!(self, Provenance::Live(_))
+    }
+
+    /// Lets a row or card of the run that was recovered before say so no longer, if the run ended normally after all.
+    pub fn retag(self, fields: &mut Object) {
+        if self.is_live() {
+            for key in ["_recovered", "_recovered_from_run_journal", "_recovered_stream_id", "_recovered_seq"] {
+                fields.remove(key);
+            }
+            self.tag(fields);
+        }
+    }
+
     fn tag(self, fields: &mut Object) {
         match self {
             Provenance::Live(run) => fields.set_text("_run_id", run),
@@ -90,6 +116,9 @@ impl FoldedRow {
     pub fn to_row(&self, provenance: Provenance<'_>, now_seconds: i64) -> Row {
         let mut row = Row::assistant(&self.content, self.timestamp.unwrap_or(now_seconds));
         provenance.tag(row.fields_mut());
+        if let (Provenance::Recovered(_), Some(seq)) = (provenance, self.first_seq) {
+            row.fields_mut().set("_recovered_seq", seq.to_string());
+        }
         if !self.reasoning.is_empty() {
             row.fields_mut().set_text("reasoning", &self.reasoning);
         }
@@ -137,6 +166,24 @@ impl SeenSeqs {
     }
 }
 
+/// The first event of the row that is being gathered.
+#[derive(Debug, Default, Clone, Copy)]
+struct First {
+    is_set: bool,
+    seq: Option<u64>,
+    at: Option<f64>,
+}
+
+impl First {
+    fn note(&mut self, event: &FoldEvent<'_>) {
+        if !self.is_set {
+            *self = First { is_set: true, seq: event.seq, at: event.seconds() };
+        } else if self.at.is_none() {
+            self.at = event.seconds();
+        }
+    }
+}
+
 /// The reducer. Push events, then finish.
 #[derive(Debug, Default)]
 pub struct Folder {
@@ -144,7 +191,7 @@ pub struct Folder {
     seen: SeenSeqs,
     text: TextBuffer,
     reasoning: TextBuffer,
-    first_event_at: Option<f64>,
+    first: First,
     anchor: Option<usize>,
 }
 
@@ -173,36 +220,36 @@ impl Folder {
 
     fn add_token(&mut self, event: &FoldEvent<'_>) {
         if let Some(text) = lone_text(event.payload) {
-            return Self::add_text(&mut self.text, &mut self.first_event_at, text, event);
+            return Self::add_text(&mut self.text, &mut self.first, text, event);
         }
         if let Some(value) = Fields::parse(event.payload).and_then(|fields| fields.get("text")) {
-            Self::add_value(&mut self.text, &mut self.first_event_at, value, event);
+            Self::add_value(&mut self.text, &mut self.first, value, event);
         }
     }
 
     fn add_reasoning(&mut self, event: &FoldEvent<'_>) {
         if let Some(text) = lone_text(event.payload) {
-            return Self::add_text(&mut self.reasoning, &mut self.first_event_at, text, event);
+            return Self::add_text(&mut self.reasoning, &mut self.first, text, event);
         }
         let Some(fields) = Fields::parse(event.payload) else { return };
         let value = ["text", "reasoning", "thinking"].iter().filter_map(|key| fields.get(key)).find(|v| is_truthy(v));
         if let Some(value) = value {
-            Self::add_value(&mut self.reasoning, &mut self.first_event_at, value, event);
+            Self::add_value(&mut self.reasoning, &mut self.first, value, event);
         }
     }
 
-    fn add_text(buffer: &mut TextBuffer, first: &mut Option<f64>, text: &str, event: &FoldEvent<'_>) {
+    fn add_text(buffer: &mut TextBuffer, first: &mut First, text: &str, event: &FoldEvent<'_>) {
         if !text.is_empty() {
-            *first = first.or_else(|| event.seconds());
+            first.note(event);
             buffer.push(text);
         }
     }
 
-    fn add_value(buffer: &mut TextBuffer, first: &mut Option<f64>, value: &str, event: &FoldEvent<'_>) {
+    fn add_value(buffer: &mut TextBuffer, first: &mut First, value: &str, event: &FoldEvent<'_>) {
         if !is_truthy(value) {
             return;
         }
-        *first = first.or_else(|| event.seconds());
+        first.note(event);
         match value.starts_with('"') {
             true => buffer.push_literal(value),
             false => buffer.push(&python_text(value)),
@@ -223,7 +270,7 @@ impl Folder {
         if self.text.last().is_some_and(|last| last != '\n' && last != ' ') {
             self.text.push("\n\n");
         }
-        self.first_event_at = self.first_event_at.or_else(|| event.seconds());
+        self.first.note(event);
         self.text.push(text);
         self.flush();
     }
@@ -231,15 +278,16 @@ impl Folder {
     fn flush(&mut self) {
         let (text, reasoning) = (self.text.take(), self.reasoning.take());
         let (content, reasoning) = (trim(&text).to_owned(), trim(&reasoning).to_owned());
-        let first_event_at = self.first_event_at.take();
+        let first = std::mem::take(&mut self.first);
         if !content.is_empty() || !reasoning.is_empty() {
-            self.add_row(content, reasoning, first_event_at);
+            self.add_row(content, reasoning, first);
         }
     }
 
-    fn add_row(&mut self, content: String, reasoning: String, at: Option<f64>) -> usize {
+    fn add_row(&mut self, content: String, reasoning: String, first: First) -> usize {
         let index = self.folded.rows.len();
-        self.folded.rows.push(FoldedRow { content, reasoning, timestamp: at.map(|at| at as i64) });
+        let timestamp = first.at.map(|at| at as i64);
+        self.folded.rows.push(FoldedRow { content, reasoning, timestamp, first_seq: first.seq });
         self.anchor = Some(index);
         index
     }
@@ -248,10 +296,15 @@ impl Folder {
         self.flush();
         let row = match self.anchor {
             Some(anchor) => anchor,
-            None => self.add_row(String::new(), String::new(), event.seconds()),
+            None => {
+                let first = First { is_set: true, seq: event.seq, at: event.seconds() };
+                self.add_row(String::new(), String::new(), first)
+            }
         };
         let fields = Fields::parse(event.payload).unwrap_or(Fields(Vec::new()));
-        self.folded.cards.push(FoldedCard { row, card: open_card(&fields, event.seq), tool_id: tool_id(&fields) });
+        let card = open_card(&fields, event.seq);
+        let begun_as = card.shown();
+        self.folded.cards.push(FoldedCard { row, card, begun_as, tool_id: tool_id(&fields) });
     }
 
     fn complete_tool(&mut self, event: &FoldEvent<'_>) {

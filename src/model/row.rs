@@ -60,6 +60,11 @@ impl Row {
         self.fields.is_true("_error")
     }
 
+    /// The run that it came from, if it says so.
+    pub fn run(&self) -> Option<Cow<'_, str>> {
+        self.fields.text("_recovered_stream_id").or_else(|| self.fields.text("_run_id"))
+    }
+
     /// All of its keys.
     pub fn fields(&self) -> &Object {
         &self.fields

@@ -4,6 +4,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::id::{RunId, SessionId};
@@ -40,6 +41,14 @@ impl Piece {
         match self {
             Piece::Shared { start, end } => &source[*start..*end],
             Piece::Owned(text) => text,
+        }
+    }
+
+    /// Where it stands in the session's text; nowhere if it has a text of its own.
+    fn place(&self) -> Range<usize> {
+        match self {
+            Piece::Shared { start, end } => *start..*end,
+            Piece::Owned(_) => 0..0,
         }
     }
 }
@@ -352,8 +361,70 @@ impl Session {
 
     /// Puts another row in the place of one.
     pub fn replace_message(&mut self, index: usize, row: &Row) -> Result<(), NotAList> {
-        self.items_mut(List::Messages)?[index] = Piece::Owned(row.fields().to_json().into());
+        self.replace_item(List::Messages, index, &row.fields().to_json())
+    }
+
+    /// Puts another item in the place of one.
+    pub fn replace_item(&mut self, list: List, index: usize, json: &str) -> Result<(), NotAList> {
+        self.items_mut(list)?[index] = Piece::Owned(json.into());
         Ok(())
+    }
+
+    /// Adds an item before the one that has this place.
+    pub fn insert_item(&mut self, list: List, index: usize, json: &str) -> Result<(), NotAList> {
+        self.items_mut(list)?.insert(index, Piece::Owned(json.into()));
+        Ok(())
+    }
+
+    /// Puts rows in the place of others. Every tool card goes on pointing at the row that it pointed at; one whose row
+    /// is gone points at the row before.
+    pub fn splice_messages(&mut self, range: Range<usize>, rows: &[Row]) -> Result<(), NotAList> {
+        let items = self.items_mut(List::Messages)?;
+        let had = items.len();
+        items.splice(range.clone(), rows.iter().map(|row| Piece::Owned(row.fields().to_json().into())));
+        if range.start < had && range.len() != rows.len() {
+            self.move_cards(&range, rows.len());
+        }
+        Ok(())
+    }
+
+    fn move_cards(&mut self, range: &Range<usize>, added: usize) {
+        for at in 0..self.len(List::ToolCalls) {
+            let mut card = ToolCard::parse(self.items(List::ToolCalls)[at].text(&self.source));
+            let moved = match card.row_index() {
+                Some(index) if index >= range.end => index - range.len() + added,
+                Some(index) if index >= range.start => range.start.saturating_sub(1),
+                _ => continue,
+            };
+            card.set_row_index(moved);
+            self.replace_item(List::ToolCalls, at, &card.fields().to_json()).expect("it has items");
+        }
+    }
+
+    /// The places of the rows that hold this text somewhere, without parsing any.
+    pub(crate) fn messages_with(&self, text: &str) -> Vec<usize> {
+        let finder = memchr::memmem::Finder::new(text);
+        let items = self.items(List::Messages);
+        let is_as_read = items.iter().all(|piece| matches!(piece, Piece::Shared { .. }));
+        let (Some(first), Some(last), true) = (items.first(), items.last(), is_as_read) else {
+            let holds = |at: &usize| finder.find(items[*at].text(&self.source).as_bytes()).is_some();
+            return (0..items.len()).filter(holds).collect();
+        };
+        let (begin, end) = (first.place().start, last.place().end);
+        let hits = finder.find_iter(&self.source.as_bytes()[begin..end]);
+        let mut rows: Vec<usize> =
+            hits.map(|hit| items.partition_point(|piece| piece.place().end <= begin + hit)).collect();
+        rows.dedup();
+        rows
+    }
+
+    /// The bytes that it takes in memory, more or less.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        let of = |slot: &Slot| match slot {
+            Slot::Value(_) => 0,
+            Slot::Items(items) => items.capacity() * size_of::<Piece>(),
+        };
+        self.source.capacity() + self.entries.iter().map(|entry| size_of::<Entry>() + of(&entry.slot)).sum::<usize>()
     }
 
     /// The top-level key under which something was set that is not JSON. What was read is JSON.

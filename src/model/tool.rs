@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::json::Object;
-use super::text::python_text;
+use super::text::{is_truthy, normal_form, python_text};
 
 /// A tool call as the transcript shows it, with every key that anyone put into it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -27,6 +27,12 @@ impl ToolCard {
         self.fields.get("tid").map(python_text).unwrap_or_default()
     }
 
+    /// What it shows, in the form in which two cards are compared: its preview, else its snippet.
+    pub fn shown(&self) -> String {
+        let text = |key| self.fields.get(key).filter(|value| is_truthy(value)).map(|value| normal_form(&python_text(value)));
+        text("preview").filter(|text| !text.is_empty()).or_else(|| text("snippet")).unwrap_or_default()
+    }
+
     /// The row that the card belongs to.
     pub fn row_index(&self) -> Option<usize> {
         self.fields.get("assistant_msg_idx")?.parse().ok()
@@ -40,6 +46,11 @@ impl ToolCard {
     /// Whether the tool has answered.
     pub fn is_done(&self) -> bool {
         self.fields.is_true("done")
+    }
+
+    /// The run that it came from, if it says so.
+    pub fn run(&self) -> Option<Cow<'_, str>> {
+        self.fields.text("_recovered_stream_id").or_else(|| self.fields.text("_run_id"))
     }
 
     /// All of its keys.

@@ -5,7 +5,8 @@ use crate::format::Record;
 use crate::journal::{JournalReader, RunSummary};
 use crate::model::fold::{Folded, Folder, Provenance};
 use crate::model::{
-    List, NotAList, Object, PendingTurn, Row, RunId, Session, SessionId, TerminalState, failed_marker, stopped_marker,
+    List, NotAList, Object, PendingTurn, Row, RunId, Session, SessionId, TerminalState,
+    marker::{failed_marker, stopped_marker},
 };
 use crate::sidecar::SaveOptions;
 

@@ -1,0 +1,185 @@
+//! Look: what a run's journal tells of an answer. Reads, and changes nothing.
+
+use std::sync::Arc;
+
+use crate::format::{EventRef, Record};
+use crate::journal::{JournalReader, RunSummary};
+use crate::model::fold::{Folded, Folder};
+use crate::model::{Object, Row, RunId, SessionId, TerminalState, is_truthy, text_of, trim};
+use crate::storage::{Storage, StorageError};
+
+/// What lies where a run's journal should be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JournalState {
+    /// The run's id is none, so there can be no journal.
+    Unnameable,
+    /// Nothing, or no bytes: it may still appear.
+    Arriving,
+    /// So many bytes, and more may come.
+    Unsealed {
+        /// How far it was read.
+        bytes: u64,
+    },
+    /// All that there will ever be.
+    Sealed,
+}
+
+/// What a producer said when it failed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Failure {
+    /// A word for programs.
+    pub kind: String,
+    /// A sentence for people.
+    pub message: String,
+}
+
+/// How a run ended, as far as its journal can be trusted with it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Ending {
+    /// Nobody knows.
+    #[default]
+    Unknown,
+    /// By itself.
+    Completed,
+    /// The user stopped it.
+    Stopped,
+    /// At its limit of tool calls.
+    LimitReached,
+    /// Its producer failed.
+    Failed,
+}
+
+/// What is known of an answer whose producer is gone.
+#[derive(Debug)]
+pub struct Evidence {
+    /// What lies where its journal should be.
+    pub journal: JournalState,
+    /// The rows and cards that its events make.
+    pub folded: Folded,
+    /// How it ended.
+    pub ending: Ending,
+    /// What its producer said if it ended with an error.
+    pub failure: Option<Failure>,
+    /// Whether this program wrote the event that ended it: then nothing is left in doubt.
+    pub is_ours: bool,
+    /// The error row that the journal carries for the transcript, ready to be placed.
+    pub error_row: Option<Row>,
+}
+
+impl Evidence {
+    /// What is known of a run that can have no journal, or has none.
+    fn none(journal: JournalState) -> Self {
+        let (folded, ending) = (Folded::default(), Ending::Unknown);
+        Evidence { journal, folded, ending, failure: None, is_ours: false, error_row: None }
+    }
+
+    /// Whether anything was found that a transcript can show.
+    pub fn has_output(&self) -> bool {
+        !self.folded.rows.is_empty()
+    }
+}
+
+/// Looks at a run's journal, whatever its id looks like.
+pub fn look(storage: &Arc<dyn Storage>, session: &SessionId, run: &str) -> Result<Evidence, StorageError> {
+    let Ok(id) = RunId::parse(run) else { return Ok(Evidence::none(JournalState::Unnameable)) };
+    let Some(mut reader) = JournalReader::open(storage, session, &id)? else {
+        return Ok(Evidence::none(JournalState::Arriving));
+    };
+    let mut read = Reading::default();
+    while let Some(record) = reader.next_record()? {
+        if let Record::Event(event) = record {
+            read.add(&event);
+        }
+    }
+    Ok(read.finish(session, run, reader.read_to()))
+}
+
+/// A journal as far as it was read.
+#[derive(Default)]
+struct Reading {
+    folder: Folder,
+    summary: RunSummary,
+    /// The payload of the event that ended the run.
+    last_words: String,
+}
+
+impl Reading {
+    fn add(&mut self, event: &EventRef<'_>) {
+        self.summary.add(event);
+        self.folder.push(&event.to_fold());
+        let decides = |summary: &RunSummary| summary.terminal.as_ref().is_some_and(|terminal| terminal.name == event.name);
+        if event.is_terminal() && decides(&self.summary) {
+            self.last_words = event.payload.unwrap_or_default().to_owned();
+        }
+    }
+
+    fn finish(self, session: &SessionId, run: &str, bytes: u64) -> Evidence {
+        let journal = match (self.summary.seal.is_sealed(), bytes) {
+            (true, _) => JournalState::Sealed,
+            (false, 0) => JournalState::Arriving,
+            (false, bytes) => JournalState::Unsealed { bytes },
+        };
+        let folded = self.folder.finish();
+        let Some(terminal) = self.summary.terminal.filter(|terminal| terminal.is_own) else {
+            return Evidence { folded, ..Evidence::none(journal) };
+        };
+        let error_row = match (terminal.name.as_str(), terminal.seq) {
+            ("apperror", Some(seq)) => error_row(&self.last_words, session, run, seq),
+            _ => None,
+        };
+        let failed = matches!(terminal.name.as_str(), "apperror" | "error");
+        Evidence {
+            journal,
+            folded,
+            ending: ending_of(&terminal.state),
+            failure: failed.then(|| failure_of(&self.last_words)),
+            is_ours: terminal.is_checked,
+            error_row,
+        }
+    }
+}
+
+fn ending_of(state: &str) -> Ending {
+    const KNOWN: [(TerminalState, Ending); 4] = [
+        (TerminalState::Completed, Ending::Completed),
+        (TerminalState::InterruptedByUser, Ending::Stopped),
+        (TerminalState::ToolLimitReached, Ending::LimitReached),
+        (TerminalState::Errored, Ending::Failed),
+    ];
+    KNOWN.iter().find(|(known, _)| known.as_str() == state).map_or(Ending::Unknown, |(_, ending)| *ending)
+}
+
+fn failure_of(payload: &str) -> Failure {
+    if let Some(message) = text_of(payload) {
+        return Failure { kind: String::new(), message: message.into_owned() };
+    }
+    let Some(fields) = Object::parse(payload) else { return Failure::default() };
+    let text = |keys: [&str; 2]| keys.iter().find_map(|key| fields.text(key)).unwrap_or_default().into_owned();
+    Failure { kind: text(["type", "code"]), message: text(["message", "error"]) }
+}
+
+/// The error row that a failed run wanted to save: the last of the turn in the session that its last event carries.
+fn error_row(payload: &str, session: &SessionId, run: &str, seq: u64) -> Option<Row> {
+    let payload = Object::parse(payload)?;
+    let carried = Object::parse(payload.get("session")?)?;
+    let is_ours = |object: &Object| object.text("session_id").as_deref() == Some(session.as_str());
+    let was_saved = payload.get("terminal_session_persisted").is_some_and(is_truthy);
+    if !is_ours(&payload) || !is_ours(&carried) || was_saved {
+        return None;
+    }
+    let rows: Vec<&serde_json::value::RawValue> = serde_json::from_str(carried.get("messages")?).ok()?;
+    let rows: Vec<Row> = rows.iter().map(|row| Row::parse(row.get())).collect();
+    let turn = rows.iter().rposition(|row| row.role() == "user").map_or(0, |user| user + 1);
+    let last = rows[turn..].iter().rev().find(|row| row.role() == "assistant")?;
+    (last.is_error() && !trim(&last.content()).is_empty()).then(|| tagged(last, run, seq))
+}
+
+/// The row, saying which event it comes from.
+fn tagged(row: &Row, run: &str, seq: u64) -> Row {
+    let mut row = row.clone();
+    let fields = row.fields_mut();
+    fields.set("_recovered_from_run_journal", "true");
+    fields.set_text("_recovered_stream_id", run);
+    fields.set_text("_recovered_event_id", &format!("{run}:{seq}"));
+    row
+}

@@ -1,0 +1,30 @@
+//! What a marker says of an answer, from what is known of its run.
+
+use super::evidence::{Ending, Evidence};
+use crate::model::marker::{Finding, failed_marker, stopped_marker};
+use crate::model::{Row, trim};
+
+/// What is to be said of a run that no event of ours has ended.
+pub(super) fn finding_of(evidence: &Evidence) -> Finding {
+    let failure = evidence.failure.as_ref().map(|failure| trim(&failure.message)).filter(|words| !words.is_empty());
+    match (evidence.ending, evidence.has_output()) {
+        (Ending::Stopped, true) => Finding::StoppedRecovered,
+        (Ending::Stopped, false) => Finding::StoppedEmpty,
+        (Ending::Completed, true) => Finding::Complete,
+        (Ending::LimitReached, true) => Finding::LimitRecovered,
+        (_, true) => failure.map_or(Finding::Recovered, |why| Finding::FailedRecovered(why.to_owned())),
+        (_, false) => failure.map_or(Finding::Pending, |why| Finding::FailedPending(why.to_owned())),
+    }
+}
+
+/// The marker of a run that an event of ours has ended; none if it ended by itself.
+pub(super) fn final_marker(evidence: &Evidence, run: &str, now_seconds: i64) -> Option<Row> {
+    let mut marker = match (&evidence.failure, evidence.ending) {
+        (_, Ending::Completed) => return None,
+        (_, Ending::Stopped) => stopped_marker(now_seconds),
+        (Some(failure), _) => failed_marker(&failure.kind, &failure.message, now_seconds),
+        (None, _) => return None,
+    };
+    marker.fields_mut().set_text("_run_id", run);
+    Some(marker)
+}

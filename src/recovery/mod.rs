@@ -1,0 +1,18 @@
+//! Recovery of interrupted answers: look at the journals, decide, act.
+//!
+//! [`look`] reads and changes nothing, [`plan`] is a pure function from a session and what was seen to the session as it
+//! should be, and acting is one save of that. Live ends, lazy recovery and offline repair share the same reducer and
+//! the same rules. A crash anywhere leaves the session as it was before or as it is after the save, and deciding again
+//! gives the same rows: they are known by the numbers of their events.
+
+mod contain;
+mod evidence;
+mod finding;
+mod merge;
+mod plan;
+mod turn;
+mod watch;
+
+pub use self::evidence::{Ending, Evidence, Failure, JournalState, look};
+pub use self::plan::{Facts, Plan, RecoveryOptions, Step, fold_ended, fold_late, plan};
+pub use self::watch::{Growing, Watch};

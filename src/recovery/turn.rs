@@ -1,0 +1,62 @@
+//! Where a turn stands in the transcript: its user row, and the rows that answer it.
+
+use std::ops::Range;
+
+use crate::model::{List, PendingTurn, Row, Session, is_truthy, normal_form};
+
+/// A turn: the rows behind its user row, up to the next turn or to a marker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Turn {
+    /// The user's row, if the transcript has it.
+    pub(super) user: Option<usize>,
+    /// The rows that answer it.
+    pub(super) rows: Range<usize>,
+}
+
+fn last_user(session: &Session, before: usize) -> Option<usize> {
+    (0..before).rev().find(|at| session.message(*at).is_some_and(|row| row.role() == "user"))
+}
+
+impl Turn {
+    /// The turn that a marker belongs to, up to the marker.
+    pub(super) fn above(session: &Session, marker: usize) -> Self {
+        let user = last_user(session, marker);
+        Turn { user, rows: user.map_or(0, |user| user + 1)..marker }
+    }
+
+    /// The pending turn, if its user row is in the transcript already: at the very end, or with rows of its own answer
+    /// behind it. The same words in an older turn are another turn, and so are those that another run answers.
+    pub(super) fn of_pending(session: &Session, pending: &PendingTurn, run: &str) -> Option<Self> {
+        let len = session.len(List::Messages);
+        let user = last_user(session, len)?;
+        let row = session.message(user)?;
+        let turn = Turn { user: Some(user), rows: user + 1..len };
+        let is_same = normal_form(&row.content()) == normal_form(&pending.message)
+            && row.run().is_none_or(|known| known == run)
+            && (turn.rows.is_empty() || is_of(&row, pending) || turn.names(session, run));
+        is_same.then_some(turn)
+    }
+
+    fn names(&self, session: &Session, run: &str) -> bool {
+        self.rows.clone().filter_map(|at| session.message(at)).any(|row| row.run().as_deref() == Some(run))
+    }
+}
+
+/// Whether a user row with the pending turn's words was written for it, and not for an older one.
+fn is_of(row: &Row, pending: &PendingTurn) -> bool {
+    let began = pending.started_at.filter(|at| *at > 0.0).map(|at| at as i64);
+    matches!((row.timestamp(), began), (Some(said), Some(began)) if said >= began)
+}
+
+/// The row of a pending turn.
+pub(super) fn user_row(turn: &PendingTurn, now_seconds: i64) -> Row {
+    let at = turn.started_at.filter(|at| *at > 0.0).map_or(now_seconds, |at| at as i64);
+    let mut row = Row::user(&turn.message, at);
+    if let Some(source) = turn.source.as_deref().filter(|source| !matches!(*source, "" | "webui")) {
+        row.fields_mut().set_text("_source", source);
+    }
+    if is_truthy(&turn.attachments) {
+        row.fields_mut().set("attachments", turn.attachments.as_str());
+    }
+    row
+}
