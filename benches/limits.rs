@@ -369,6 +369,7 @@ fn read_only_storage(data: &Path) -> Outcomes<Arc<dyn Storage>> {
         allow_network_fs: false,
         clock: Arc::new(SystemClock),
         entropy: Arc::new(SystemEntropy),
+        core_dir: None,
     };
     Ok(Arc::new(FileStorage::open(Arc::new(OsDisk), data, options)?))
 }

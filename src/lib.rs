@@ -3,6 +3,7 @@
 //! Sessions are JSON files, every streamed answer has an append-only journal, and what was acknowledged is there after
 //! `kill -9`. Start with [`Store`]; `docs/architecture.md` shows the house, `docs/format.md` every byte on disk.
 
+pub mod cache;
 pub mod clock;
 pub mod entropy;
 pub mod format;
@@ -20,4 +21,8 @@ pub use journal::{
 pub use model::{Cursor, Event, List, Metadata, Revision, Row, RunId, Session, SessionId, ToolCard};
 pub use sidecar::{SaveIntent, SaveOptions, SidecarError};
 pub use storage::{Durability, Durable, StorageError, Ticket};
-pub use store::{After, Follow, Listed, NewSession, Options, Outcome, Run, Store, StoreError, UserTurn};
+pub use cache::CacheOptions;
+pub use recovery::RecoveryOptions;
+pub use store::{
+    After, Follow, Freshness, KeptAlive, Listed, NewSession, Options, Outcome, Run, Store, StoreError, UserTurn,
+};

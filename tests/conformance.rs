@@ -28,6 +28,7 @@ impl Backend {
             allow_network_fs: true,
             clock: Arc::new(ManualClock::at(Timestamp::from_seconds(1.0))),
             entropy: Arc::new(SystemEntropy),
+            core_dir: None,
         };
         Ok(Arc::new(FileStorage::open(self.disk.clone(), &self.root, options)?))
     }
@@ -345,7 +346,7 @@ impl Disk for NetworkDisk {
 fn a_network_file_system_is_written_only_if_allowed_and_always_read() {
     let open = |disk: SharedDisk, mode, allow_network_fs| {
         let (clock, entropy) = (Arc::new(ManualClock::at(Timestamp::from_seconds(1.0))), Arc::new(SystemEntropy));
-        FileStorage::open(disk, Path::new("/data"), FilesOptions { mode, allow_network_fs, clock, entropy })
+        FileStorage::open(disk, Path::new("/data"), FilesOptions { mode, allow_network_fs, clock, entropy, core_dir: None })
     };
     let disk: SharedDisk = Arc::new(NetworkDisk(SimDisk::new()));
     let refused = open(disk.clone(), Mode::Write, false);

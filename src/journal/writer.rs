@@ -77,7 +77,7 @@ pub struct RunJournal {
     waiting: Mutex<Vec<Arc<Request>>>,
     waiting_count: AtomicUsize,
     progress: Arc<Progress>,
-    /// When it was last appended to. Only the shelf asks, and need not know exactly.
+    /// When it was last appended to. Nobody who asks need know exactly.
     last_used_micros: AtomicI64,
     shelf: Arc<Shelf>,
     own: Weak<RunJournal>,
@@ -224,7 +224,8 @@ impl RunJournal {
         self.progress.end();
     }
 
-    pub(super) fn last_used_micros(&self) -> i64 {
+    /// When it was last appended to; 0 if never.
+    pub fn last_used_micros(&self) -> i64 {
         self.last_used_micros.load(Ordering::Relaxed)
     }
 

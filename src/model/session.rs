@@ -127,11 +127,13 @@ pub struct Session {
     source: Arc<String>,
     entries: Vec<Entry>,
     base: Option<Base>,
+    /// Whether it differs from what was read or saved.
+    is_changed: bool,
 }
 
 impl Session {
     pub(crate) fn from_parts(id: SessionId, source: Arc<String>, entries: Vec<Entry>) -> Self {
-        Session { id, source, entries, base: None }
+        Session { id, source, entries, base: None, is_changed: false }
     }
 
     /// A session that is not stored yet.
@@ -186,6 +188,11 @@ impl Session {
         self.base = Some(Base { revision, messages: self.len(List::Messages) });
     }
 
+    /// Whether anything was changed since it was read or saved.
+    pub(crate) fn is_changed(&self) -> bool {
+        self.is_changed
+    }
+
     /// The revision that was read or saved; none for a session that was never stored.
     pub fn revision(&self) -> Option<&Revision> {
         self.base.as_ref().map(|base| &base.revision)
@@ -206,6 +213,10 @@ impl Session {
     /// Gives a top-level key another value, which must be JSON or a save will refuse it. A new key goes before the transcript, where metadata belongs.
     pub fn set(&mut self, key: &str, json: &str) {
         debug_assert!(List::ALL.iter().all(|list| list.key() != key), "{key} is a list");
+        if self.get(key) == Some(json) {
+            return;
+        }
+        self.is_changed = true;
         let slot = Slot::Value(Piece::Owned(json.into()));
         match self.find(key) {
             Some(at) => self.entries[at].slot = slot,
@@ -299,6 +310,7 @@ impl Session {
     }
 
     fn items_mut(&mut self, list: List) -> Result<&mut Vec<Piece>, NotAList> {
+        self.is_changed = true;
         let at = match self.find(list.key()) {
             Some(at) => at,
             None => {
@@ -379,6 +391,9 @@ impl Session {
     /// Puts rows in the place of others. Every tool card goes on pointing at the row that it pointed at; one whose row
     /// is gone points at the row before.
     pub fn splice_messages(&mut self, range: Range<usize>, rows: &[Row]) -> Result<(), NotAList> {
+        if range.is_empty() && rows.is_empty() {
+            return Ok(());
+        }
         let items = self.items_mut(List::Messages)?;
         let had = items.len();
         items.splice(range.clone(), rows.iter().map(|row| Piece::Owned(row.fields().to_json().into())));
@@ -467,6 +482,15 @@ pub struct Metadata {
 impl Metadata {
     pub(crate) fn new(head: Session, message_count: usize) -> Self {
         Metadata { head, message_count }
+    }
+
+    /// What stands before the transcript of a session.
+    pub(crate) fn of(session: &Session) -> Self {
+        let is_value = |entry: &&Entry| matches!(entry.slot, Slot::Value(_));
+        let entries = session.entries.iter().filter(is_value).cloned().collect();
+        let source = session.source.clone();
+        let head = Session { id: session.id.clone(), source, entries, base: session.base.clone(), is_changed: false };
+        Metadata { head, message_count: session.len(List::Messages) }
     }
 
     /// The session's id.

@@ -21,7 +21,10 @@ pub enum JournalState {
         bytes: u64,
     },
     /// All that there will ever be.
-    Sealed,
+    Sealed {
+        /// How much that is.
+        bytes: u64,
+    },
 }
 
 /// What a producer said when it failed.
@@ -115,7 +118,7 @@ impl Reading {
 
     fn finish(self, session: &SessionId, run: &str, bytes: u64) -> Evidence {
         let journal = match (self.summary.seal.is_sealed(), bytes) {
-            (true, _) => JournalState::Sealed,
+            (true, bytes) => JournalState::Sealed { bytes },
             (false, 0) => JournalState::Arriving,
             (false, bytes) => JournalState::Unsealed { bytes },
         };

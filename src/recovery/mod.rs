@@ -14,5 +14,5 @@ mod turn;
 mod watch;
 
 pub use self::evidence::{Ending, Evidence, Failure, JournalState, look};
-pub use self::plan::{Facts, Plan, RecoveryOptions, Step, fold_ended, fold_late, plan};
+pub use self::plan::{Facts, Plan, RecoveryOptions, Step, fold_ended, fold_late, keep_unanswered, plan};
 pub use self::watch::{Growing, Watch};

@@ -123,6 +123,19 @@ pub fn fold_ended(session: &mut Session, run: &str, evidence: &Evidence, now: Ti
     }
 }
 
+/// Lets a prompt that waits for no run become a row, before another one takes its place.
+pub fn keep_unanswered(session: &mut Session, now: Timestamp) -> Result<(), NotAList> {
+    let Some(pending) = session.pending_turn() else { return Ok(()) };
+    if Turn::of_pending(session, &pending, "").is_none() {
+        let mut row = user_row(&pending, now.whole_seconds());
+        row.fields_mut().set("_recovered", "true");
+        add_to_context(session, session.len(List::Messages), std::slice::from_ref(&row))?;
+        session.push_message(&row)?;
+    }
+    session.clear_pending();
+    Ok(())
+}
+
 /// Lets a run that ended after its turn was given up for dead replace its own marker, if that is still there.
 pub fn fold_late(session: &Session, run: &str, evidence: &Evidence, now: Timestamp) -> Result<Option<Session>, NotAList> {
     let names_run = |at: &usize| {
@@ -359,7 +372,7 @@ fn grow(
 ) -> Result<Option<Step>, NotAList> {
     let mut grown = plan.session.clone();
     let merged = merge_above(&mut grown, at, run, evidence, facts)?;
-    let is_sealed = evidence.journal == JournalState::Sealed && growing_note(&plan.session, at);
+    let is_sealed = matches!(evidence.journal, JournalState::Sealed { .. }) && growing_note(&plan.session, at);
     if merged == Merged::default() && !is_sealed {
         return Ok(None);
     }

@@ -119,7 +119,7 @@ fn whole_metadata(storage: &Arc<dyn Storage>, id: &SessionId) -> Result<Option<M
     }))
 }
 
-/// Saves a session and gives it back as it is stored now.
+/// Saves a session and gives it back as it is stored now. What is stored already is not written again.
 pub fn save(
     storage: &Arc<dyn Storage>,
     session: &Session,
@@ -135,6 +135,9 @@ pub fn save(
     if let Some(key) = session.key_with_bad_json() {
         return Err(SidecarError::NotJson { session: id.clone(), key });
     }
+    if is_stored(storage, session, options)? {
+        return Ok(session.clone());
+    }
     let mut session = session.clone();
     session.set("message_count", &to.to_string());
     if options.touch_updated_at {
@@ -147,6 +150,11 @@ pub fn save(
     let put =
         Put { expected: expected(storage, &session, options.intent)?, keep_replaced: to < from || is_replace(options) };
     store(storage, &session, &put)
+}
+
+fn is_stored(storage: &Arc<dyn Storage>, session: &Session, options: SaveOptions) -> Result<bool, SidecarError> {
+    let is_same = !session.is_changed() && !options.touch_updated_at && !is_replace(options);
+    Ok(is_same && session.base().is_some() && storage.document_revision(session.id())?.as_ref() == session.revision())
 }
 
 fn is_replace(options: SaveOptions) -> bool {

@@ -182,6 +182,12 @@ pub trait JournalBytes: Send + fmt::Debug {
 
 /// A store's documents and journals.
 pub trait Storage: Send + Sync + fmt::Debug {
+    /// Whether anything can be written at all.
+    fn can_write(&self) -> bool;
+
+    /// The transcript that the agent itself keeps of a session, where it can be had.
+    fn core_transcript(&self, session: &SessionId) -> Result<Option<Vec<u8>>, StorageError>;
+
     /// A session's document.
     fn document(&self, session: &SessionId) -> Result<Option<Document>, StorageError>;
 
@@ -214,6 +220,12 @@ pub trait Storage: Send + Sync + fmt::Debug {
 
     /// The bytes of a journal.
     fn journal_bytes(&self, session: &SessionId, run: &RunId) -> Result<Option<Box<dyn JournalBytes>>, StorageError>;
+
+    /// How many bytes a journal has; none if there is no journal.
+    fn journal_len(&self, session: &SessionId, run: &RunId) -> Result<Option<u64>, StorageError>;
+
+    /// What was noted of a run when its journal was created; nothing for one that another program began.
+    fn birth(&self, session: &SessionId, run: &RunId) -> Result<Option<Birth>, StorageError>;
 
     /// The runs of a session that have a journal, in order.
     fn journals(&self, session: &SessionId) -> Result<Vec<RunId>, StorageError>;

@@ -34,6 +34,11 @@ impl Layout {
         self.root.join(format!("{session}.json.bak"))
     }
 
+    /// The transcript that an agent keeps of a session in a folder of its own.
+    pub fn core_transcript(folder: &Path, session: &SessionId) -> PathBuf {
+        folder.join(format!("session_{session}.json"))
+    }
+
     /// The session whose sidecar has this file name.
     pub fn session_of(name: &str) -> Option<SessionId> {
         SessionId::parse(name.strip_suffix(".json")?).ok()

@@ -1,22 +1,59 @@
-//! One gate a session: whoever changes a session's document passes it alone. Runs that are open are known here too.
+//! One gate a session: whoever changes a session's document passes it alone. Who is alive is known here too: runs that
+//! are open, runs that somebody vouches for, and producers outside whose lease has not lapsed.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
+use crate::clock::{Clock, Timestamp};
 use crate::journal::RunJournal;
 use crate::model::{RunId, SessionId};
 
 /// What belongs to one session while anybody works on it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Gate {
     /// Held while the session's document is read to be changed, and changed.
     pub(super) document: Mutex<()>,
     runs: Mutex<HashMap<RunId, Weak<RunJournal>>>,
+    vouched: Mutex<HashMap<RunId, Weak<()>>>,
+    leases: Mutex<HashMap<RunId, Lease>>,
+    clock: Arc<dyn Clock>,
+}
+
+/// For how long a producer outside counts as alive.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Lease {
+    /// After its last sign of life.
+    pub(super) seconds: f64,
+    /// When that was.
+    pub(super) renewed_at: Timestamp,
+}
+
+impl Lease {
+    pub(super) fn holds_at(&self, now: Timestamp) -> bool {
+        now.seconds() - self.renewed_at.seconds() <= self.seconds
+    }
+}
+
+/// While this lives, its run counts as live, whether or not anything was appended to it yet.
+#[derive(Debug)]
+pub struct KeptAlive {
+    _gate: Arc<Gate>,
+    _token: Arc<()>,
 }
 
 impl Gate {
+    fn new(clock: Arc<dyn Clock>) -> Self {
+        Gate {
+            document: Mutex::default(),
+            runs: Mutex::default(),
+            vouched: Mutex::default(),
+            leases: Mutex::default(),
+            clock,
+        }
+    }
+
     /// The open journal of a run, if somebody holds it open.
     pub(super) fn open_run(&self, run: &RunId) -> Option<Arc<RunJournal>> {
         self.runs.lock().get(run).and_then(Weak::upgrade)
@@ -33,18 +70,71 @@ impl Gate {
     pub(super) fn open_runs(&self) -> Vec<Arc<RunJournal>> {
         self.runs.lock().values().filter_map(Weak::upgrade).collect()
     }
+
+    pub(super) fn keep_alive(self: &Arc<Self>, run: &RunId) -> KeptAlive {
+        let token = Arc::new(());
+        let mut vouched = self.vouched.lock();
+        vouched.retain(|_, token| token.strong_count() > 0);
+        vouched.insert(run.clone(), Arc::downgrade(&token));
+        KeptAlive { _gate: self.clone(), _token: token }
+    }
+
+    /// Whether somebody in this process works on a run. That its journal is open says nothing of a producer outside.
+    pub(super) fn is_held(&self, run: &RunId) -> bool {
+        let is_open = self.open_run(run).is_some_and(|journal| !journal.seal().is_sealed());
+        let is_vouched = || self.vouched.lock().get(run).is_some_and(|token| token.strong_count() > 0);
+        (is_open && !self.leases.lock().contains_key(run)) || is_vouched()
+    }
+
+    /// The lease of a producer outside, counted from its last append if its journal is open.
+    pub(super) fn lease(&self, run: &RunId) -> Option<Lease> {
+        let mut lease = self.leases.lock().get(run).copied()?;
+        let appended = self.open_run(run).map_or(0, |journal| journal.last_used_micros());
+        lease.renewed_at = lease.renewed_at.max(Timestamp::from_micros(appended));
+        Some(lease)
+    }
+
+    /// Notes a sign of life of a producer outside.
+    pub(super) fn renew_lease(&self, run: &RunId, lease: Lease) {
+        self.leases.lock().insert(run.clone(), lease);
+    }
+
+    pub(super) fn end_lease(&self, run: &RunId) {
+        self.leases.lock().remove(run);
+    }
+
+    fn is_leased(&self) -> bool {
+        let now = self.clock.now();
+        let leased: Vec<RunId> = self.leases.lock().keys().cloned().collect();
+        leased.iter().filter_map(|run| self.lease(run)).any(|lease| lease.holds_at(now))
+    }
+
+    /// Whether any run of the session is live.
+    pub(super) fn has_live_run(&self) -> bool {
+        let open: Vec<RunId> = self.runs.lock().keys().cloned().collect();
+        open.iter().any(|run| self.is_held(run))
+            || self.vouched.lock().values().any(|token| token.strong_count() > 0)
+            || self.is_leased()
+    }
 }
 
 /// The gates of all sessions that anybody works on.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Gates {
     gates: Mutex<HashMap<SessionId, Weak<Gate>>>,
+    /// Gates that nobody may hold at the moment but whose sessions have producers outside.
+    leased: Mutex<HashMap<SessionId, Arc<Gate>>>,
+    clock: Arc<dyn Clock>,
 }
 
 /// Forgotten gates are cleared away when there are this many more than at the last clearing.
 const CLEAR_AFTER: usize = 1024;
 
 impl Gates {
+    pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
+        Gates { gates: Mutex::default(), leased: Mutex::default(), clock }
+    }
+
     /// The gate of a session. As long as anybody holds it, everybody gets the same one.
     pub(super) fn of(&self, session: &SessionId) -> Arc<Gate> {
         let mut gates = self.gates.lock();
@@ -54,8 +144,19 @@ impl Gates {
         if gates.len() >= CLEAR_AFTER && gates.len().is_power_of_two() {
             gates.retain(|_, gate| gate.strong_count() > 0);
         }
-        let gate = Arc::new(Gate::default());
+        let gate = Arc::new(Gate::new(self.clock.clone()));
         gates.insert(session.clone(), Arc::downgrade(&gate));
         gate
+    }
+
+    /// Notes a sign of life of a producer outside, which nobody in this process vouches for.
+    pub(super) fn renew_lease(&self, session: &SessionId, run: &RunId, seconds: f64) {
+        let gate = self.of(session);
+        gate.renew_lease(run, Lease { seconds, renewed_at: self.clock.now() });
+        let mut leased = self.leased.lock();
+        if leased.len() >= CLEAR_AFTER && leased.len().is_power_of_two() {
+            leased.retain(|_, gate| gate.is_leased());
+        }
+        leased.insert(session.clone(), gate);
     }
 }

@@ -6,6 +6,8 @@ mod error;
 mod follow;
 mod gates;
 mod options;
+mod read;
+mod recover;
 mod runs;
 mod sessions;
 mod settle;
@@ -16,10 +18,13 @@ use std::sync::Arc;
 pub use self::error::StoreError;
 pub use self::follow::{After, Follow};
 use self::gates::Gates;
-pub use self::options::Options;
+pub use self::gates::KeptAlive;
+pub use self::options::{Freshness, Options};
+use self::read::Cached;
 pub use self::runs::{Outcome, Run, UserTurn};
 pub use self::sessions::{Listed, NewSession};
-use crate::clock::Clock;
+use crate::cache::Cache;
+use crate::clock::{Clock, Timestamp};
 use crate::entropy::Entropy;
 use crate::journal::Shelf;
 use crate::storage::{FileStorage, FilesOptions, Holder, Mode, OsDisk, SharedDisk, Storage};
@@ -38,6 +43,9 @@ struct Shared {
     entropy: Arc<dyn Entropy>,
     gates: Gates,
     shelf: Arc<Shelf>,
+    cache: Cache<Cached, StoreError>,
+    /// When this process took the directory over: turns that began before have no producer here.
+    began_at: Timestamp,
     options: Options,
 }
 
@@ -78,6 +86,7 @@ impl Store {
             allow_network_fs: options.allow_network_fs,
             clock: options.clock.clone(),
             entropy: options.entropy.clone(),
+            core_dir: options.core_dir.clone(),
         };
         let storage = FileStorage::open(disk, path, files)?;
         Ok(Self::on_storage(Arc::new(storage), options))
@@ -86,8 +95,9 @@ impl Store {
     /// A store on any storage.
     pub fn on_storage(storage: Arc<dyn Storage>, options: Options) -> Self {
         let (clock, entropy) = (options.clock.clone(), options.entropy.clone());
-        let (gates, shelf) = (Gates::default(), Arc::default());
-        Store { shared: Arc::new(Shared { storage, clock, entropy, gates, shelf, options }) }
+        let (gates, shelf) = (Gates::new(clock.clone()), Arc::default());
+        let (cache, began_at) = (Cache::new(options.cache), clock.now());
+        Store { shared: Arc::new(Shared { storage, clock, entropy, gates, shelf, cache, began_at, options }) }
     }
 
     /// Who last took the writer's lock of a data directory, whether or not it still holds it.

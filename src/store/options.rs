@@ -1,10 +1,23 @@
 //! What a store can be told when it is opened.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::cache::CacheOptions;
 use crate::clock::{Clock, SystemClock};
 use crate::entropy::{Entropy, SystemEntropy};
+use crate::recovery::RecoveryOptions;
 use crate::storage::Durability;
+
+/// Whether a cached session is compared with its file before it is given out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Freshness {
+    /// Each time, which costs one look at the file. A change by another program is seen by the next read.
+    #[default]
+    Check,
+    /// Never: the writer's lock is trusted to keep everybody else out.
+    TrustLock,
+}
 
 /// How a store behaves. The defaults are meant for production.
 #[derive(Debug, Clone)]
@@ -13,6 +26,14 @@ pub struct Options {
     pub durability: Durability,
     /// Accept a network file system, although its locks may not keep other machines out.
     pub allow_network_fs: bool,
+    /// How long recovery hopes for an interrupted answer.
+    pub recovery: RecoveryOptions,
+    /// How much is kept in memory.
+    pub cache: CacheOptions,
+    /// Whether a session in memory is compared with its file.
+    pub freshness: Freshness,
+    /// The folder of the transcripts that the agent keeps itself (`session_<id>.json`), if there is one.
+    pub core_dir: Option<PathBuf>,
     /// Tells the time.
     pub clock: Arc<dyn Clock>,
     /// Gives ids and unique names.
@@ -24,6 +45,10 @@ impl Default for Options {
         Options {
             durability: Durability::Buffered,
             allow_network_fs: false,
+            recovery: RecoveryOptions::default(),
+            cache: CacheOptions::default(),
+            freshness: Freshness::Check,
+            core_dir: None,
             clock: Arc::new(SystemClock),
             entropy: Arc::new(SystemEntropy),
         }

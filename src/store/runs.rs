@@ -11,8 +11,9 @@ use crate::journal::{
     RunSummary, read_events, replay_session, summarize,
 };
 use crate::model::{Cursor, Event, PendingTurn, RunId, Session, SessionId};
+use crate::recovery::keep_unanswered;
 use crate::sidecar::SaveOptions;
-use crate::storage::{Birth, Durability, OpenedJournal, Seal, Ticket};
+use crate::storage::{Birth, Durability, OpenedJournal, Ticket};
 
 /// What a user says, to be answered by a run.
 #[derive(Debug, Clone, Default)]
@@ -90,6 +91,32 @@ pub struct Run {
     shared: Arc<Shared>,
     gate: Arc<Gate>,
     journal: Arc<RunJournal>,
+    /// For how long its producer counts as alive after a sign of life, if it is outside of this process.
+    lease: Option<Arc<LeaseHold>>,
+}
+
+/// Notes the last sign of life of a producer outside when the last handle to its run goes.
+#[derive(Debug)]
+struct LeaseHold {
+    shared: Arc<Shared>,
+    journal: Arc<RunJournal>,
+    seconds: f64,
+}
+
+impl LeaseHold {
+    fn renew(&self) {
+        self.shared.gates.renew_lease(self.journal.session(), self.journal.run(), self.seconds);
+    }
+}
+
+impl Drop for LeaseHold {
+    fn drop(&mut self) {
+        let gate = self.shared.gates.of(self.journal.session());
+        match gate.lease(self.journal.run()) {
+            Some(lease) if !self.journal.seal().is_sealed() => gate.renew_lease(self.journal.run(), lease),
+            _ => {}
+        }
+    }
 }
 
 impl Run {
@@ -143,10 +170,18 @@ impl Run {
         self.append_end(events)
     }
 
+    /// Says that the producer is alive although it has nothing to append. Only a producer with a lease needs to.
+    pub fn renew_lease(&self) {
+        if let Some(lease) = &self.lease {
+            lease.renew();
+        }
+    }
+
     fn append_end(&self, events: &[Event]) -> Result<Appended, StoreError> {
         let _alone = self.gate.document.lock();
         let appended = self.journal.append(events, Durability::Durable)?;
         appended.ticket.clone().wait()?;
+        self.gate.end_lease(self.id());
         let settled = self.shared.settle(self.session(), self.id());
         // Even if the answer could not be saved: the journal is durable and sealed, and nobody should wait for more.
         self.journal.show_end();
@@ -180,7 +215,7 @@ impl Store {
         let shared = &self.shared;
         let gate = shared.gates.of(session);
         let _alone = gate.document.lock();
-        let mut document = shared.ready_for_turn(session)?;
+        let mut document = shared.ready_for_turn(&gate, session)?;
         let run = turn.run.clone().unwrap_or_else(|| RunId::fresh(&*shared.entropy));
         if document.mentions(&run) {
             return Err(StoreError::RunTaken { session: session.clone(), run });
@@ -192,7 +227,7 @@ impl Store {
         shared.save(&document, SaveOptions::default())?;
         let journal = shared.new_journal(session, &run, opened);
         gate.note_run(&journal);
-        Ok(Run { shared: shared.clone(), gate: gate.clone(), journal })
+        Ok(shared.run(&gate, journal, turn.lease_seconds))
     }
 
     /// Opens a run that was begun before, in this process or an earlier one.
@@ -200,7 +235,8 @@ impl Store {
         let gate = self.shared.gates.of(session);
         let _alone = gate.document.lock();
         let journal = self.shared.open_journal(&gate, session, run)?;
-        Ok(Run { shared: self.shared.clone(), gate: gate.clone(), journal })
+        let lease_seconds = self.shared.storage.birth(session, run)?.and_then(|birth| birth.lease_seconds);
+        Ok(self.shared.run(&gate, journal, lease_seconds))
     }
 
     /// Opens the journal of a run that no turn has begun, and creates it if it is not there. For importing what other
@@ -219,7 +255,7 @@ impl Store {
             }
             opened => opened?,
         };
-        Ok(Run { shared: shared.clone(), gate: gate.clone(), journal })
+        Ok(shared.run(&gate, journal, None))
     }
 
     /// A run's events one at a time, for journals too large to hold.
@@ -268,6 +304,14 @@ impl Store {
 }
 
 impl Shared {
+    fn run(self: &Arc<Self>, gate: &Arc<Gate>, journal: Arc<RunJournal>, lease_seconds: Option<f64>) -> Run {
+        let hold = |seconds| LeaseHold { shared: self.clone(), journal: journal.clone(), seconds };
+        let lease = lease_seconds.map(|seconds| Arc::new(hold(seconds)));
+        let run = Run { shared: self.clone(), gate: gate.clone(), journal, lease };
+        run.renew_lease();
+        run
+    }
+
     /// The journal of a run, the one that is open if there is one: a journal has one writer.
     fn open_journal(&self, gate: &Gate, session: &SessionId, run: &RunId) -> Result<Arc<RunJournal>, StoreError> {
         if let Some(open) = gate.open_run(run).filter(|open| !open.has_failed()) {
@@ -284,26 +328,34 @@ impl Shared {
     }
 
     fn active_run(&self, session: &SessionId) -> Result<Option<String>, StoreError> {
-        match self.load(session) {
-            Ok(document) => Ok(document.active_run().map(|run| run.into_owned())),
+        match self.read(session) {
+            Ok(read) => Ok(read.session.active_run().map(|run| run.into_owned())),
             Err(StoreError::NotFound { .. }) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// The session, with no run unfinished. One that ended but was not folded before a crash is folded now.
-    fn ready_for_turn(&self, session: &SessionId) -> Result<Session, StoreError> {
-        let document = self.load(session)?;
-        let Some(active) = document.active_run() else { return Ok(document) };
+    /// The session, with no run unfinished. One that is dead is recovered first, as by any full read; one that ended but
+    /// was not folded before a crash is folded now.
+    fn ready_for_turn(&self, gate: &Gate, session: &SessionId) -> Result<Session, StoreError> {
+        let read = self.resolve_alone(gate, session)?;
+        let Some(active) = read.session.active_run() else { return self.keep_prompt(&read.session) };
         let busy = || StoreError::RunInProgress { session: session.clone(), run: active.to_string() };
         let run = RunId::parse(&active).map_err(|_| busy())?;
-        match summarize(&self.storage, session, &run)? {
-            Some(summary) if summary.seal != Seal::Open => {
-                self.settle(session, &run)?;
-                self.load(session)
-            }
-            _ => Err(busy()),
+        let is_sealed = summarize(&self.storage, session, &run)?.is_some_and(|summary| summary.seal.is_sealed());
+        if !is_sealed && !self.is_dead(gate, &read.session)? {
+            return Err(busy());
         }
+        self.settle(session, &run)?;
+        self.read(session).map(|read| (*read.session).clone())
+    }
+
+    /// A prompt that no run was ever begun for stays in the transcript when the next one comes.
+    fn keep_prompt(&self, session: &Session) -> Result<Session, StoreError> {
+        let mut session = session.clone();
+        let kept = keep_unanswered(&mut session, self.clock.now());
+        kept.map_err(|source| StoreError::WrongShape { session: session.id().clone(), source })?;
+        Ok(session)
     }
 }
 

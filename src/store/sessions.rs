@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::read::Cached;
 use super::{Shared, Store, StoreError};
 use crate::limits::MESSAGE_BYTES_MAX;
 use crate::model::{Metadata, Session, SessionId};
@@ -45,17 +46,21 @@ pub(super) fn check_length(what: &'static str, text: &str) -> Result<(), StoreEr
     }
 }
 
-fn not_found(id: &SessionId) -> StoreError {
+pub(super) fn not_found(id: &SessionId) -> StoreError {
     StoreError::NotFound { session: id.to_string() }
 }
 
 impl Shared {
-    pub(super) fn load(&self, id: &SessionId) -> Result<Session, StoreError> {
-        sidecar::load(&self.storage, id)?.ok_or_else(|| not_found(id))
-    }
-
-    pub(super) fn save(&self, session: &Session, options: SaveOptions) -> Result<Session, StoreError> {
-        Ok(sidecar::save(&self.storage, session, options, self.clock.now(), &*self.entropy)?)
+    /// Saves a session, and lets memory know once it is stored.
+    pub(super) fn save(&self, session: &Session, options: SaveOptions) -> Result<Arc<Cached>, StoreError> {
+        match sidecar::save(&self.storage, session, options, self.clock.now(), &*self.entropy) {
+            Ok(saved) => Ok(self.cache.put(session.id(), self.cached(saved))),
+            Err(error) => {
+                // Whatever is there now, memory does not know it.
+                self.cache.remove(session.id());
+                Err(error.into())
+            }
+        }
     }
 }
 
@@ -70,16 +75,6 @@ impl Store {
             Err(StoreError::Sidecar(SidecarError::Conflict { session })) => Err(StoreError::Exists { session }),
             saved => saved.map(|_| id),
         }
-    }
-
-    /// The session as it is now: a snapshot that later changes do not touch.
-    pub fn get_session(&self, id: &SessionId) -> Result<Arc<Session>, StoreError> {
-        self.shared.load(id).map(Arc::new)
-    }
-
-    /// What stands before the session's transcript. It can be looked at, not saved.
-    pub fn metadata(&self, id: &SessionId) -> Result<Metadata, StoreError> {
-        sidecar::load_metadata(&self.shared.storage, id)?.ok_or_else(|| not_found(id))
     }
 
     /// All sessions, the one changed last first. One that cannot be read is listed with its error, at the end.
@@ -99,7 +94,8 @@ impl Store {
         Ok(listed)
     }
 
-    /// Changes a session: reads it, lets `change` work on it, and saves it, all without another change in between.
+    /// Changes a session: reads it, lets `change` work on it, and saves it, all without another change in between. If
+    /// nothing changed, nothing is written.
     pub fn update(
         &self,
         id: &SessionId,
@@ -108,16 +104,16 @@ impl Store {
     ) -> Result<Arc<Session>, StoreError> {
         let gate = self.shared.gates.of(id);
         let _alone = gate.document.lock();
-        let mut session = self.shared.load(id)?;
+        let mut session = (*self.shared.read(id)?.session).clone();
         change(&mut session);
-        self.shared.save(&session, options).map(Arc::new)
+        self.shared.save(&session, options).map(|saved| saved.session.clone())
     }
 
     /// Saves a session that was read before. A conflict if somebody changed it since.
     pub fn save(&self, session: &Session, options: SaveOptions) -> Result<Arc<Session>, StoreError> {
         let gate = self.shared.gates.of(session.id());
         let _alone = gate.document.lock();
-        self.shared.save(session, options).map(Arc::new)
+        self.shared.save(session, options).map(|saved| saved.session.clone())
     }
 
     /// Deletes a session and its journals, into the trash. Runs that are open end here; nothing revives it by accident.
@@ -125,6 +121,7 @@ impl Store {
         let gate = self.shared.gates.of(id);
         let _alone = gate.document.lock();
         let runs = gate.open_runs();
+        self.shared.cache.remove(id);
         if !self.shared.storage.delete_session(id).map_err(|error| self.fence_if_deleted(id, &runs, error))? {
             return Err(not_found(id));
         }

@@ -48,6 +48,7 @@ fn events_that_wait_for_the_same_write_are_written_together() {
         allow_network_fs: true,
         clock: clock.clone(),
         entropy: Arc::new(SystemEntropy),
+        core_dir: None,
     };
     let storage: Arc<dyn Storage> = Arc::new(FileStorage::open(Arc::new(OsDisk), folder.path(), options).unwrap());
     let (session, run) = (SessionId::parse("s").unwrap(), RunId::parse("r").unwrap());

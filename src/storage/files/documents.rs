@@ -1,6 +1,6 @@
 //! Sidecars as documents: read whole or in part, replaced atomically, never without the expected revision.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::write::open_plain;
 use super::{FileStorage, revision_of};
@@ -79,6 +79,15 @@ impl FileStorage {
             self.keep(session, "session.json", &replaced.bytes)?;
         }
         self.replace(&self.layout.sidecar(session), bytes).map(PutOutcome::Stored)
+    }
+
+    /// A transcript that another program keeps, if it is there.
+    pub(super) fn read_core(&self, path: &Path) -> Result<Option<Vec<u8>>, StorageError> {
+        let Some((file, stat)) = open_plain(&*self.disk, path)? else { return Ok(None) };
+        if stat.len > SIDECAR_BYTES_MAX {
+            return Err(StorageError::TooLarge { path: path.to_owned(), bytes: stat.len, max: SIDECAR_BYTES_MAX });
+        }
+        file.into_bytes(stat.len as usize).attempt("read", path).map(Some)
     }
 
     pub(super) fn list_documents(

@@ -56,6 +56,8 @@ pub struct FilesOptions {
     pub clock: Arc<dyn Clock>,
     /// Gives unique names.
     pub entropy: Arc<dyn Entropy>,
+    /// Where the agent keeps transcripts of its own, if anywhere.
+    pub core_dir: Option<PathBuf>,
 }
 
 /// A data directory on a disk.
@@ -71,6 +73,7 @@ pub struct FileStorage {
     unsure: Arc<Unsure>,
     graves: Graves,
     boot_id: String,
+    core_dir: Option<PathBuf>,
     lock: Option<WriterLock>,
 }
 
@@ -101,6 +104,7 @@ impl FileStorage {
             put_gates: (0..PUT_GATES).map(|_| Mutex::new(())).collect(),
             clock: options.clock,
             entropy: options.entropy,
+            core_dir: options.core_dir,
             lock: None,
             layout,
             disk,
@@ -201,6 +205,17 @@ impl FileStorage {
 }
 
 impl Storage for FileStorage {
+    fn can_write(&self) -> bool {
+        self.lock.is_some()
+    }
+
+    fn core_transcript(&self, session: &SessionId) -> Result<Option<Vec<u8>>, StorageError> {
+        match &self.core_dir {
+            Some(folder) => self.read_core(&Layout::core_transcript(folder, session)),
+            None => Ok(None),
+        }
+    }
+
     fn document(&self, session: &SessionId) -> Result<Option<Document>, StorageError> {
         self.read_document(session)
     }
@@ -252,6 +267,17 @@ impl Storage for FileStorage {
 
     fn journal_bytes(&self, session: &SessionId, run: &RunId) -> Result<Option<Box<dyn JournalBytes>>, StorageError> {
         self.read_run_file(session, run)
+    }
+
+    fn journal_len(&self, session: &SessionId, run: &RunId) -> Result<Option<u64>, StorageError> {
+        let path = self.layout.journal(session, run);
+        let stat = optional(self.disk.stat(&path)).attempt("look at", &path)?;
+        Ok(if self.is_deleted(session)? { None } else { stat.map(|stat| stat.len) })
+    }
+
+    fn birth(&self, session: &SessionId, run: &RunId) -> Result<Option<Birth>, StorageError> {
+        let record = self.read_record(session, run)?;
+        Ok(record.map(|record| Birth { begun_at: record.begun_at, lease_seconds: record.lease_seconds }))
     }
 
     fn journals(&self, session: &SessionId) -> Result<Vec<RunId>, StorageError> {

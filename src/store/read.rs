@@ -1,0 +1,107 @@
+//! Reading sessions: from memory if that is still what the file says, else from the file; never half a save.
+
+use std::sync::Arc;
+
+use super::gates::Gate;
+use super::sessions::not_found;
+use super::{Freshness, Shared, Store, StoreError};
+use crate::cache::Weighed;
+use crate::model::{Metadata, Revision, Session, SessionId};
+use crate::recovery::Watch;
+use crate::sidecar;
+
+/// A session in memory, and what in it calls for another look.
+#[derive(Debug)]
+pub(super) struct Cached {
+    pub(super) session: Arc<Session>,
+    pub(super) watch: Watch,
+    gate: Arc<Gate>,
+}
+
+impl Weighed for Cached {
+    fn bytes(&self) -> usize {
+        self.session.heap_bytes()
+    }
+
+    /// A session with a live run is about to be read and saved again.
+    fn must_stay(&self) -> bool {
+        self.gate.has_live_run()
+    }
+}
+
+impl Shared {
+    pub(super) fn cached(&self, session: Session) -> Cached {
+        let watch = Watch::of(&session);
+        Cached { gate: self.gates.of(session.id()), watch, session: Arc::new(session) }
+    }
+
+    /// The session as it is stored, through the cache.
+    pub(super) fn read(&self, id: &SessionId) -> Result<Arc<Cached>, StoreError> {
+        let held = self.cache.get(id);
+        if let Some(held) = held.as_ref() {
+            if self.trusts_lock() {
+                return Ok(held.clone());
+            }
+            if self.is_fresh(id, held.session.revision())? {
+                return Ok(held.clone());
+            }
+        }
+        self.cache.load(id, held.as_ref(), || self.load(id).map(|session| self.cached(session)))
+    }
+
+    fn trusts_lock(&self) -> bool {
+        self.options.freshness == Freshness::TrustLock && self.storage.can_write()
+    }
+
+    /// Whether the document still is the one of this revision.
+    pub(super) fn is_fresh(&self, id: &SessionId, revision: Option<&Revision>) -> Result<bool, StoreError> {
+        Ok(self.storage.document_revision(id)?.as_ref() == revision)
+    }
+
+    fn load(&self, id: &SessionId) -> Result<Session, StoreError> {
+        sidecar::load(&self.storage, id)?.ok_or_else(|| not_found(id))
+    }
+}
+
+impl Store {
+    /// The session as it is now: a snapshot that later changes do not touch.
+    ///
+    /// An answer that was interrupted is resolved first: what its journal holds comes into the transcript, with a word
+    /// on what happened. Whoever asks meanwhile gets the session as it is, and so does everybody while somebody else
+    /// changes it. If the resolved session cannot be saved, that is an error, and nothing has changed.
+    pub fn get_session(&self, id: &SessionId) -> Result<Arc<Session>, StoreError> {
+        let read = self.shared.read(id)?;
+        match read.watch.is_quiet() || !self.shared.storage.can_write() {
+            true => Ok(read.session.clone()),
+            false => self.shared.resolve(id, read),
+        }
+    }
+
+    /// The session as it is stored, for those who look through many: nothing is resolved, no budget is spent, and the
+    /// cache stays as it is.
+    pub fn get_session_for_scan(&self, id: &SessionId) -> Result<Arc<Session>, StoreError> {
+        let shared = &self.shared;
+        if let Some(held) = shared.cache.peek(id)
+            && shared.is_fresh(id, held.session.revision())?
+        {
+            return Ok(held.session.clone());
+        }
+        shared.load(id).map(Arc::new)
+    }
+
+    /// What stands before the session's transcript. It can be looked at, not saved. Nothing is resolved.
+    pub fn metadata(&self, id: &SessionId) -> Result<Metadata, StoreError> {
+        let shared = &self.shared;
+        if let Some(held) = shared.cache.get(id)
+            && shared.is_fresh(id, held.session.revision())?
+        {
+            return Ok(Metadata::of(&held.session));
+        }
+        sidecar::load_metadata(&shared.storage, id)?.ok_or_else(|| not_found(id))
+    }
+
+    /// The sessions in memory, the one used least recently first.
+    pub fn cached_sessions(&self) -> Vec<SessionId> {
+        self.shared.cache.ids()
+    }
+}

@@ -1,0 +1,190 @@
+//! Resolving interrupted answers when a session is read: who is alive, what to look at, and one save.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::gates::{Gate, KeptAlive, Lease};
+use super::read::Cached;
+use super::{Shared, Store, StoreError};
+use crate::clock::Timestamp;
+use crate::format::read_session;
+use crate::journal::summarize;
+use crate::model::marker::{FirstSeen, Retry};
+use crate::model::{List, RunId, Session, SessionId};
+use crate::recovery::{Evidence, Facts, Growing, JournalState, Plan, Watch, look, plan};
+use crate::sidecar::{SaveIntent, SaveOptions, SidecarError};
+use crate::storage::StorageError;
+
+impl Store {
+    /// Lets a run count as live while the guard lives: somebody in this process is about to append to it.
+    pub fn keep_alive(&self, session: &SessionId, run: &RunId) -> KeptAlive {
+        self.shared.gates.of(session).keep_alive(run)
+    }
+}
+
+impl Shared {
+    /// The session with every interrupted answer resolved that can be. One at a time; whoever comes meanwhile gets the
+    /// session as it is.
+    pub(super) fn resolve(&self, id: &SessionId, read: Arc<Cached>) -> Result<Arc<Session>, StoreError> {
+        let gate = self.gates.of(id);
+        if !self.calls_for_a_look(&gate, &read)? {
+            return Ok(read.session.clone());
+        }
+        match gate.document.try_lock() {
+            Some(_alone) => self.resolve_alone(&gate, id).map(|resolved| resolved.session.clone()),
+            None => Ok(read.session.clone()),
+        }
+    }
+
+    /// The same for somebody who holds the session's gate.
+    ///
+    /// A crash before the save leaves the session as it was, and the next read decides the same; a crash behind it
+    /// leaves the session resolved, and the next read finds nothing to do.
+    pub(super) fn resolve_alone(&self, gate: &Gate, id: &SessionId) -> Result<Arc<Cached>, StoreError> {
+        let read = self.read(id)?;
+        if read.watch.is_quiet() || !self.calls_for_a_look(gate, &read)? {
+            return Ok(read);
+        }
+        let facts = self.facts(gate, &read)?;
+        // A list that is no list is served as it is.
+        let Ok(Some(plan)) = plan(&read.session, &facts) else {
+            note_seen(&read.watch, &facts);
+            return Ok(read);
+        };
+        match self.save(&plan.session, save_options(&read.session, &plan)) {
+            // Somebody outside was faster: what is there now is served, and the next read looks at it.
+            Err(StoreError::Sidecar(SidecarError::Conflict { .. })) => self.read(id),
+            saved => {
+                plan.steps.iter().filter_map(|(run, _)| RunId::parse(run).ok()).for_each(|run| gate.end_lease(&run));
+                saved
+            }
+        }
+    }
+
+    /// Whether there may be something to resolve. Costs a look at the length of each journal that matters.
+    fn calls_for_a_look(&self, gate: &Gate, read: &Cached) -> Result<bool, StoreError> {
+        let session = &read.session;
+        let is_dead = read.watch.is_pending && self.is_dead(gate, session)?;
+        // While a run of the session is under way, its transcript is left alone.
+        if read.watch.is_pending && !is_dead {
+            return Ok(false);
+        }
+        let armed = || read.watch.armed.iter().map(|retry| self.is_worth_a_try(session.id(), retry));
+        let growing = || read.watch.growing.iter().map(|growing| self.has_grown(session.id(), growing));
+        Ok(is_dead || any(armed())? || any(growing())?)
+    }
+
+    /// Whether nobody will end the pending turn any more: its run is not live, and it began before this process or
+    /// longer ago than the grace.
+    pub(super) fn is_dead(&self, gate: &Gate, session: &Session) -> Result<bool, StoreError> {
+        let run = session.active_run().unwrap_or_default();
+        let Ok(run) = RunId::parse(&run) else { return Ok(true) };
+        let began = session.pending_turn().and_then(|turn| turn.started_at);
+        if gate.is_held(&run) || !self.is_due(began) {
+            return Ok(false);
+        }
+        Ok(!self.is_leased(gate, session.id(), &run)?)
+    }
+
+    /// A beginning that is unknown counts as long ago, and so does one further in the future than the grace: then the
+    /// clock was wrong.
+    fn is_due(&self, began: Option<f64>) -> bool {
+        let Some(began) = began.filter(|began| *began > 0.0) else { return true };
+        let (now, grace) = (self.clock.now().seconds(), self.options.recovery.grace.as_secs_f64());
+        began < self.began_at.seconds() || now - began >= grace || began - now > grace
+    }
+
+    /// Whether a producer outside still counts as alive: so long after its last append, or after it last said so.
+    fn is_leased(&self, gate: &Gate, session: &SessionId, run: &RunId) -> Result<bool, StoreError> {
+        if let Some(lease) = gate.lease(run) {
+            return Ok(lease.holds_at(self.clock.now()));
+        }
+        let Some(birth) = self.storage.birth(session, run)? else { return Ok(false) };
+        let Some(seconds) = birth.lease_seconds else { return Ok(false) };
+        let last_event = summarize(&self.storage, session, run)?.and_then(|summary| summary.last_event_at);
+        let renewed_at = Timestamp::from_seconds(last_event.unwrap_or(0.0).max(birth.begun_at));
+        let lease = Lease { seconds, renewed_at };
+        gate.renew_lease(run, lease);
+        Ok(lease.holds_at(self.clock.now()))
+    }
+
+    /// An armed marker whose journal is missing or empty costs nothing, until it is too old or notes no usable numbers.
+    fn is_worth_a_try(&self, session: &SessionId, retry: &Retry) -> Result<bool, StoreError> {
+        let age = match retry.first_seen {
+            FirstSeen::At(first) => self.clock.now().seconds() - first,
+            FirstSeen::Unknown => 0.0,
+            FirstSeen::Unusable => return Ok(true),
+        };
+        let is_over = age > self.options.recovery.give_up_after.as_secs_f64();
+        let is_spent = retry.attempts.is_none_or(|attempts| attempts >= self.options.recovery.attempts_max);
+        let Ok(run) = RunId::parse(&retry.run) else { return Ok(true) };
+        Ok(is_over || is_spent || self.storage.journal_len(session, &run)?.is_some_and(|bytes| bytes > 0))
+    }
+
+    fn has_grown(&self, session: &SessionId, growing: &Growing) -> Result<bool, StoreError> {
+        let Ok(run) = RunId::parse(&growing.run) else { return Ok(false) };
+        Ok(self.storage.journal_len(session, &run)?.is_some_and(|bytes| growing.differs_from(bytes)))
+    }
+
+    /// Looks at everything that the decision depends on.
+    fn facts(&self, gate: &Gate, read: &Cached) -> Result<Facts<'_>, StoreError> {
+        let (session, id) = (&read.session, read.session.id());
+        let is_dead = read.watch.is_pending && self.is_dead(gate, session)?;
+        let pending = match session.active_run().filter(|_| is_dead) {
+            Some(run) => Some(look(&self.storage, id, &run)?),
+            None => None,
+        };
+        let wants_core = pending.is_some() && session.is_empty(List::Messages);
+        Ok(Facts {
+            now: self.clock.now(),
+            process_began: self.began_at,
+            options: &self.options.recovery,
+            pending,
+            core: if wants_core { self.core(id) } else { None },
+            runs: self.look_behind_markers(id, &read.watch)?,
+        })
+    }
+
+    fn look_behind_markers(&self, id: &SessionId, watch: &Watch) -> Result<HashMap<String, Evidence>, StorageError> {
+        let armed = watch.armed.iter().map(|retry| &retry.run).filter(|run| !run.is_empty());
+        let growing = watch.growing.iter().filter(|growing| self.has_grown(id, growing).unwrap_or(true));
+        let runs = armed.chain(growing.map(|growing| &growing.run));
+        runs.map(|run| Ok((run.clone(), look(&self.storage, id, run)?))).collect()
+    }
+
+    /// The agent's own transcript. One that cannot be read is as good as none.
+    fn core(&self, id: &SessionId) -> Option<Session> {
+        let bytes = self.storage.core_transcript(id).ok().flatten()?;
+        read_session(id, bytes).ok()
+    }
+}
+
+fn any(looks: impl Iterator<Item = Result<bool, StoreError>>) -> Result<bool, StoreError> {
+    for look in looks {
+        if look? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Journals that were looked at and had nothing new need no second look until they change again.
+fn note_seen(watch: &Watch, facts: &Facts<'_>) {
+    for growing in &watch.growing {
+        if let Some(JournalState::Unsealed { bytes } | JournalState::Sealed { bytes }) =
+            facts.runs.get(&growing.run).map(|evidence| evidence.journal)
+        {
+            growing.note(bytes);
+        }
+    }
+}
+
+/// Only a dead turn that comes into the transcript moves the session up in lists. A marker that goes may leave fewer
+/// rows, which is meant.
+fn save_options(before: &Session, plan: &Plan) -> SaveOptions {
+    let shrinks = plan.session.len(List::Messages) < before.len(List::Messages);
+    SaveOptions {
+        intent: if shrinks { SaveIntent::Shrink } else { SaveIntent::Keep },
+        touch_updated_at: plan.touches,
+    }
+}
