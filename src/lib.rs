@@ -15,14 +15,14 @@ pub mod sidecar;
 pub mod storage;
 mod store;
 
+pub use cache::CacheOptions;
 pub use journal::{
     AppendError, Appended, Found, JournalEvent, ReadOptions, Replay, ReplayStatus, RunEvents, RunReader, RunSummary,
 };
 pub use model::{Cursor, Event, List, Metadata, Revision, Row, RunId, Session, SessionId, ToolCard};
+pub use recovery::RecoveryOptions;
 pub use sidecar::{SaveIntent, SaveOptions, SidecarError};
 pub use storage::{Durability, Durable, StorageError, Ticket};
-pub use cache::CacheOptions;
-pub use recovery::RecoveryOptions;
 pub use store::{
     After, Follow, Freshness, KeptAlive, Listed, NewSession, Options, Outcome, Run, Store, StoreError, UserTurn,
 };

@@ -346,7 +346,11 @@ impl Disk for NetworkDisk {
 fn a_network_file_system_is_written_only_if_allowed_and_always_read() {
     let open = |disk: SharedDisk, mode, allow_network_fs| {
         let (clock, entropy) = (Arc::new(ManualClock::at(Timestamp::from_seconds(1.0))), Arc::new(SystemEntropy));
-        FileStorage::open(disk, Path::new("/data"), FilesOptions { mode, allow_network_fs, clock, entropy, core_dir: None })
+        FileStorage::open(
+            disk,
+            Path::new("/data"),
+            FilesOptions { mode, allow_network_fs, clock, entropy, core_dir: None },
+        )
     };
     let disk: SharedDisk = Arc::new(NetworkDisk(SimDisk::new()));
     let refused = open(disk.clone(), Mode::Write, false);

@@ -107,7 +107,8 @@ fn who_waits_for_a_load_gets_its_result_and_its_error() {
         });
         entered.wait();
         let second = scope.spawn(|| cache.load(&id("a"), None, || Ok(value(1))));
-        while !second.is_finished() && cache.held.lock().flights.get(&id("a")).is_some_and(|f| Arc::strong_count(f) < 4) {
+        while !second.is_finished() && cache.held.lock().flights.get(&id("a")).is_some_and(|f| Arc::strong_count(f) < 4)
+        {
             std::thread::yield_now();
         }
         release.wait();

@@ -29,6 +29,10 @@ struct Cli {
     #[arg(long, global = true)]
     json: bool,
 
+    /// The folder of the transcripts that the agent keeps itself, which help to recover a session that has none.
+    #[arg(long, global = true, value_name = "DIR")]
+    core: Option<PathBuf>,
+
     /// Write to a network file system, although its lock may not keep other machines out.
     #[arg(long, global = true)]
     allow_network_fs: bool,
@@ -79,12 +83,13 @@ impl From<Lasting> for Durability {
 struct Context {
     data: PathBuf,
     json: bool,
+    core: Option<PathBuf>,
     allow_network_fs: bool,
 }
 
 impl Context {
     fn options(&self) -> Options {
-        Options { allow_network_fs: self.allow_network_fs, ..Options::default() }
+        Options { allow_network_fs: self.allow_network_fs, core_dir: self.core.clone(), ..Options::default() }
     }
 
     /// The data directory, to be written. Busy if another process writes it.
@@ -110,8 +115,9 @@ fn run_to_find(text: &str) -> Result<RunId, Failure> {
 
 pub(crate) fn main() -> ExitCode {
     let cli = Cli::parse();
-    let context = Context { data: cli.data, json: cli.json, allow_network_fs: cli.allow_network_fs };
-    let done = match cli.command {
+    let Cli { data, json, core, allow_network_fs, command } = cli;
+    let context = Context { data, json, core, allow_network_fs };
+    let done = match command {
         Command::New(args) => new::run(&context, args),
         Command::Ls(args) => ls::run(&context, args),
         Command::Show(args) => show::run(&context, args),

@@ -1,10 +1,11 @@
 //! `lastword show`
 
 use std::io::{self, Write};
+use std::sync::Arc;
 
 use lastword::format::encode;
 use lastword::model::Object;
-use lastword::{List, Metadata, Row, Session};
+use lastword::{List, Metadata, Row, Session, SessionId, Store};
 
 use super::failure::Failure;
 use super::{Context, output, session_to_find};
@@ -24,10 +25,22 @@ pub(super) fn run(context: &Context, args: Args) -> Result<(), Failure> {
     if args.metadata {
         return print_metadata(&store.metadata(&id)?, context.json);
     }
-    let session = store.get_session(&id)?;
+    let session = full_read(context, store, &id)?;
     match context.json {
         true => output::all(|out| out.write_all(encode(&session).bytes())),
         false => output::all(|out| print_session(&session, out)),
+    }
+}
+
+/// A full read. Where an interrupted answer has to be resolved, the directory is opened to be written; if that is not
+/// to be had, the session is shown as it is.
+fn full_read(context: &Context, reader: Store, id: &SessionId) -> Result<Arc<Session>, Failure> {
+    if !reader.is_unresolved(id)? {
+        return Ok(reader.get_session(id)?);
+    }
+    match context.writer() {
+        Ok(writer) => Ok(writer.get_session(id)?),
+        Err(_) => Ok(reader.get_session(id)?),
     }
 }
 

@@ -11,8 +11,7 @@ const PENDING: &str = "This answer was interrupted. Nothing of it has been found
                        you can also send your message again.";
 const RECOVERED: &str = "This answer was interrupted. What had arrived was recovered from the run journal and stands \
                          above; send another message to go on.";
-const LOST: &str =
-    "This answer was interrupted, and no agent output was recovered. Please send your message again.";
+const LOST: &str = "This answer was interrupted, and no agent output was recovered. Please send your message again.";
 const COMPLETE: &str = "The connection to this answer was lost, but all of it was recovered from the run journal and \
                         stands above.";
 const STOPPED_RECOVERED: &str = "You stopped this answer. What had arrived was recovered from the run journal and \

@@ -29,7 +29,8 @@ impl ToolCard {
 
     /// What it shows, in the form in which two cards are compared: its preview, else its snippet.
     pub fn shown(&self) -> String {
-        let text = |key| self.fields.get(key).filter(|value| is_truthy(value)).map(|value| normal_form(&python_text(value)));
+        let text =
+            |key| self.fields.get(key).filter(|value| is_truthy(value)).map(|value| normal_form(&python_text(value)));
         text("preview").filter(|text| !text.is_empty()).or_else(|| text("snippet")).unwrap_or_default()
     }
 

@@ -110,7 +110,8 @@ impl Reading {
     fn add(&mut self, event: &EventRef<'_>) {
         self.summary.add(event);
         self.folder.push(&event.to_fold());
-        let decides = |summary: &RunSummary| summary.terminal.as_ref().is_some_and(|terminal| terminal.name == event.name);
+        let decides =
+            |summary: &RunSummary| summary.terminal.as_ref().is_some_and(|terminal| terminal.name == event.name);
         if event.is_terminal() && decides(&self.summary) {
             self.last_words = event.payload.unwrap_or_default().to_owned();
         }

@@ -137,7 +137,12 @@ pub fn keep_unanswered(session: &mut Session, now: Timestamp) -> Result<(), NotA
 }
 
 /// Lets a run that ended after its turn was given up for dead replace its own marker, if that is still there.
-pub fn fold_late(session: &Session, run: &str, evidence: &Evidence, now: Timestamp) -> Result<Option<Session>, NotAList> {
+pub fn fold_late(
+    session: &Session,
+    run: &str,
+    evidence: &Evidence,
+    now: Timestamp,
+) -> Result<Option<Session>, NotAList> {
     let names_run = |at: &usize| {
         let row = session.message(*at).unwrap_or_default();
         let retry = Retry::of(&row).map(|retry| retry.run);

@@ -75,6 +75,7 @@ pub(super) fn growing_run(session: &Session, at: usize, row: &Row) -> Option<Gro
     }
     let above = session.message(at.checked_sub(1)?)?;
     let is_foreign = row.run().is_none() && above.fields().is_true("_recovered_from_run_journal");
-    let closes = (at + 1..session.len(List::Messages)).all(|at| session.message(at).is_some_and(|row| row.role() != "user"));
+    let closes =
+        (at + 1..session.len(List::Messages)).all(|at| session.message(at).is_some_and(|row| row.role() != "user"));
     above.run().filter(|_| is_foreign && closes).map(|run| Growing::new(&run, None))
 }

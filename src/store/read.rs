@@ -100,6 +100,12 @@ impl Store {
         sidecar::load_metadata(&shared.storage, id)?.ok_or_else(|| not_found(id))
     }
 
+    /// Whether the session has a turn without its answer, or a marker whose answer may still be found, so that a full
+    /// read may have something to resolve.
+    pub fn is_unresolved(&self, id: &SessionId) -> Result<bool, StoreError> {
+        Ok(!self.shared.read(id)?.watch.is_quiet())
+    }
+
     /// The sessions in memory, the one used least recently first.
     pub fn cached_sessions(&self) -> Vec<SessionId> {
         self.shared.cache.ids()

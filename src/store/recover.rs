@@ -183,8 +183,5 @@ fn note_seen(watch: &Watch, facts: &Facts<'_>) {
 /// rows, which is meant.
 fn save_options(before: &Session, plan: &Plan) -> SaveOptions {
     let shrinks = plan.session.len(List::Messages) < before.len(List::Messages);
-    SaveOptions {
-        intent: if shrinks { SaveIntent::Shrink } else { SaveIntent::Keep },
-        touch_updated_at: plan.touches,
-    }
+    SaveOptions { intent: if shrinks { SaveIntent::Shrink } else { SaveIntent::Keep }, touch_updated_at: plan.touches }
 }

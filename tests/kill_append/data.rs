@@ -114,14 +114,10 @@ impl Data {
         shown(&ended.lines)
     }
 
-    /// The session as `show --json` has it; nothing if it is not found.
-    pub(crate) fn show(&self) -> Option<Value> {
-        let ended = self.ask(&["show", SESSION, "--json"]);
-        match ended.code() {
-            Some(1) => None,
-            Some(0) => Some(serde_json::from_str(&ended.lines.join("\n")).expect("show --json prints JSON")),
-            _ => panic!("show failed: {}", ended.stderr),
-        }
+    /// The session as its file has it, without resolving anything; nothing if there is no file.
+    pub(crate) fn stored(&self) -> Option<Value> {
+        let text = fs::read_to_string(self.root.join(format!("{SESSION}.json"))).ok()?;
+        Some(serde_json::from_str(&text).expect("a sidecar is JSON"))
     }
 
     /// Every file and folder below the data directory.

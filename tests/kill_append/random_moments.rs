@@ -127,7 +127,7 @@ impl Ordeal {
         let found = self.data.sound_tail();
         assert!(found.iter().map(|event| event.seq).eq(1..=last), "seed {}: numbers repeat or lack", self.seed);
         assert!(found.iter().map(|event| &event.text).eq(self.texts.iter().chain([&String::new()])), "{}", self.seed);
-        let session = self.data.show().expect("the session is there");
+        let session = self.data.stored().expect("the session is there");
         assert!(transcript(&session) == answered(&self.texts.concat()), "seed {}: not the whole answer", self.seed);
     }
 }

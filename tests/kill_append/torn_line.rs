@@ -64,5 +64,5 @@ fn a_torn_line_is_no_event_and_its_number_goes_to_the_next() {
     assert_eq!(found[..3], tokens_from(1, &["Nach ".into(), "Sète. ".into(), "Fin.".into()]));
     assert_eq!(found[3].event, "done");
     assert!(is_kept(&data, &torn), "the torn bytes were somebody's words");
-    assert_eq!(transcript(&data.show().expect("the session is there")), answered("Nach Sète. Fin."));
+    assert_eq!(transcript(&data.stored().expect("the session is there")), answered("Nach Sète. Fin."));
 }

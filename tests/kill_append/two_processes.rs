@@ -35,7 +35,7 @@ fn readers_read_beside_a_writer() {
     let data = Data::with_turn();
     let _holder = holder(&data);
     assert_eq!(data.must(&["ls"]).lines.len(), 1);
-    assert_eq!(data.show().expect("the session is there")["active_stream_id"], RUN);
+    assert_eq!(data.stored().expect("the session is there")["active_stream_id"], RUN);
     assert_eq!(data.sound_tail()[0].text, "held");
 }
 
@@ -46,7 +46,7 @@ fn after_the_holder_is_killed_a_writer_works_at_once() {
     holder.kill();
     holder.end();
     assert_eq!(data.append(&BUFFERED, &[token(" and free"), DONE.to_owned()]), [2, 3]);
-    assert_eq!(transcript(&data.show().expect("the session is there")), answered("held and free"));
+    assert_eq!(transcript(&data.stored().expect("the session is there")), answered("held and free"));
 }
 
 const WRITERS: usize = 8;
