@@ -1,5 +1,5 @@
-//! The reference program's recorded behaviour, where this store already does the same job: small pure functions, the
-//! reducer, journals read and continued, sidecars that it wrote.
+//! The reference program's recorded behaviour, piece by piece: small pure functions, the reducer, and what its sidecars
+//! keep when we save them. Whole scenarios are replayed in `tests/truth`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,10 +9,7 @@ use lastword::clock::{ManualClock, Timestamp};
 use lastword::format::{EventRef, LineShape, Record, Scanner};
 use lastword::model::fold::{Folder, Provenance};
 use lastword::model::{TerminalState, is_truthy, normal_form, python_text};
-use lastword::{
-    Cursor, Event, JournalEvent, NewSession, Options, ReadOptions, RunId, RunSummary, SaveIntent, SaveOptions,
-    SessionId, Store, StoreError,
-};
+use lastword::{Cursor, NewSession, Options, RunId, RunSummary, SaveIntent, SaveOptions, SessionId, Store};
 use serde_json::{Value, json};
 
 const SESSION: &str = "5e55a0c0ffee";
@@ -38,24 +35,14 @@ fn vectors(name: &str) -> Vec<Value> {
     read_json(&truth("_vectors").join(name))["cases"].as_array().unwrap().clone()
 }
 
-/// A store on a copy of what a scenario begins with.
+/// A store on a copy of the sidecar that a scenario begins with.
 fn store_of(scenario: &str) -> (tempfile::TempDir, Store) {
     let folder = tempfile::tempdir().unwrap();
-    copy(&truth(scenario).join("before/sessions"), folder.path());
+    let sidecar = format!("{SESSION}.json");
+    fs::copy(truth(scenario).join("before/sessions").join(&sidecar), folder.path().join(&sidecar)).unwrap();
     let clock = Arc::new(ManualClock::at(Timestamp::from_seconds(1_800_000_000.0)));
     let store = Store::open(folder.path(), Options { clock, ..Options::default() }).unwrap();
     (folder, store)
-}
-
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).into_iter().flatten().map(|entry| entry.unwrap()) {
-        let target = to.join(entry.file_name());
-        match entry.file_type().unwrap().is_dir() {
-            true => copy(&entry.path(), &target),
-            false => fs::write(target, fs::read(entry.path()).unwrap()).unwrap(),
-        }
-    }
 }
 
 /// Gives every record of a journal's bytes to `each`.
@@ -171,165 +158,6 @@ fn check_fold(name: &str, journal: &[u8], first: usize, rows: &[Value], cards: &
         .map(|card| parse(card.to_card(Provenance::Recovered(RUN), first + card.row).fields().to_json()))
         .collect();
     assert!(covers(&json!(found), cards), "{name}: {found:#?}\nrecorded: {cards:#?}");
-}
-
-fn append(store: &Store, event: &Value) -> Result<Value, StoreError> {
-    let name = event["event"].as_str().unwrap();
-    let made = Event::new(name, &event["payload"].to_string()).map_err(lastword::AppendError::from)?;
-    let made = event["created_at"].as_f64().map_or(made.clone(), |at| made.at(Timestamp::from_seconds(at)));
-    let seq = store.adopt_run(&session(), &run())?.append(made)?.last_seq;
-    let options = ReadOptions { after_seq: seq - 1, max_seq: seq };
-    let read: Vec<JournalEvent> = store.read_events(&session(), &run(), options)?.events;
-    Ok(serde_json::from_str(&read[0].line).unwrap())
-}
-
-#[test]
-fn appends_after_a_clean_restart_continue_as_recorded() {
-    let steps = read_json(&truth("h004_reopen_clean").join("steps.json"));
-    let (folder, store) = store_of("h004_reopen_clean");
-    let mut store = Some(store);
-    for step in steps["steps"].as_array().unwrap() {
-        if step["op"] == "restart" {
-            store = None;
-            store = store.or_else(|| Some(Store::open(folder.path(), Options::default()).unwrap()));
-            continue;
-        }
-        let line = append(store.as_ref().unwrap(), step).unwrap();
-        assert!(covers(&line, &step["result"]), "{line}\nrecorded: {}", step["result"]);
-    }
-}
-
-/// Recorded as a defect. Here: `done` may be followed by exactly one `stream_end`, anything else is refused.
-#[test]
-fn nothing_follows_the_end_of_a_run_but_one_stream_end() {
-    let steps = read_json(&truth("h001_append_sequence").join("steps.json"));
-    let (_folder, store) = store_of("h001_append_sequence");
-    let mut taken = Vec::new();
-    for step in steps["steps"].as_array().unwrap().iter().filter(|step| step["op"] == "append_run_event") {
-        match append(&store, step) {
-            Ok(line) => taken.push(line["event"].as_str().unwrap().to_owned()),
-            Err(error) => assert!(matches!(error.code(), "sealed" | "invalid_argument"), "{error:?}"),
-        }
-    }
-    assert_eq!(taken, ["token", "reasoning", "tool", "metering", "token", "done", "stream_end"]);
-    let summary = store.run_summary(&session(), &run()).unwrap().unwrap();
-    let terminal = summary.terminal.unwrap();
-    assert_eq!((terminal.name.as_str(), terminal.state.as_str(), summary.last_seq), ("done", "completed", 7));
-}
-
-/// Recorded as a defect. Here: a torn tail is cut before the append, and the number that it may have had is left out.
-#[test]
-fn an_append_behind_a_torn_tail_of_another_program_loses_nothing_and_repeats_no_number() {
-    let (folder, store) = store_of("h002_reopen_torn_tail");
-    for text in ["after", "next"] {
-        append(&store, &json!({"event": "token", "payload": {"text": text}})).unwrap();
-    }
-    let found = store.read_events(&session(), &run(), ReadOptions::default()).unwrap();
-    assert!(found.damage.is_empty(), "{:?}", found.damage);
-    assert_eq!(found.events.iter().map(|event| event.seq.unwrap()).collect::<Vec<_>>(), [1, 3, 4]);
-    let kept = fs::read_dir(folder.path().join("_kept").join(SESSION)).unwrap();
-    assert_eq!(kept.count(), 1, "the torn bytes are kept");
-}
-
-/// Recorded as a defect. Here: the missing line feed is written first.
-#[test]
-fn a_whole_last_line_without_its_line_feed_is_completed_and_counts() {
-    let (_folder, store) = store_of("h003_reopen_no_newline");
-    append(&store, &json!({"event": "token", "payload": {"text": "after"}})).unwrap();
-    let found = store.read_events(&session(), &run(), ReadOptions::default()).unwrap();
-    assert!(found.damage.is_empty());
-    assert_eq!(found.events.iter().map(|event| event.seq.unwrap()).collect::<Vec<_>>(), [1, 2, 3]);
-}
-
-#[test]
-fn ranges_of_events_are_the_recorded_ones() {
-    let steps = read_json(&truth("h006_read_windows").join("steps.json"));
-    let (_folder, store) = store_of("h006_read_windows");
-    for step in steps["steps"].as_array().unwrap() {
-        let options = ReadOptions {
-            after_seq: step["after_seq"].as_u64().unwrap_or(0),
-            max_seq: step["max_seq"].as_u64().unwrap_or(u64::MAX),
-        };
-        let asked = RunId::parse(step["run_id"].as_str().unwrap()).unwrap();
-        let found = store.read_events(&session(), &asked, options).unwrap();
-        let lines: Vec<Value> = found.events.iter().map(|event| serde_json::from_str(&event.line).unwrap()).collect();
-        assert!(found.damage.is_empty() && covers(&json!(lines), &step["result"]["events"]), "{step}");
-    }
-}
-
-/// Recorded as a defect. Here: a deleted run's id is not taken again.
-#[test]
-fn a_deleted_run_id_is_refused_by_name() {
-    let (_folder, store) = store_of("h009_delete_run_journal");
-    let token = json!({"event": "token", "payload": {"t": 1}});
-    append(&store, &token).unwrap();
-    store.remove_run(&session(), &run()).unwrap();
-    assert!(store.read_events(&session(), &run(), ReadOptions::default()).unwrap().events.is_empty());
-    assert!(matches!(append(&store, &token), Err(StoreError::RunTaken { .. })));
-    assert!(matches!(store.remove_run(&session(), &run()), Err(StoreError::RunNotFound { .. })));
-}
-
-#[test]
-fn damaged_sidecars_are_named_as_recorded() {
-    for scenario in ["g011_sidecar_truncated", "g012_sidecar_list"] {
-        let steps = read_json(&truth(scenario).join("steps.json"));
-        let (_folder, store) = store_of(scenario);
-        for step in steps["steps"].as_array().unwrap().iter().filter(|step| step.get("error").is_some()) {
-            let error = match step.get("metadata_only") {
-                Some(_) => store.metadata(&session()).unwrap_err(),
-                None => store.get_session(&session()).unwrap_err(),
-            };
-            assert_eq!(Some(error.code()), step["error"].as_str(), "{scenario}: {step}");
-        }
-    }
-}
-
-#[test]
-fn odd_but_readable_sidecars_are_served() {
-    for (scenario, rows) in [("g014_sidecar_null_messages", 0), ("g015_sidecar_messages_object", 0)] {
-        let (_folder, store) = store_of(scenario);
-        assert_eq!(store.get_session(&session()).unwrap().messages().len(), rows);
-        assert_eq!(store.metadata(&session()).unwrap().title(), "t");
-    }
-}
-
-#[test]
-fn ids_that_cannot_be_sessions_are_refused() {
-    let steps = read_json(&truth("g020_unsafe_ids").join("steps.json"));
-    let (_folder, store) = store_of("g020_unsafe_ids");
-    for step in steps["steps"].as_array().unwrap() {
-        if let Ok(id) = SessionId::parse(step["sid"].as_str().unwrap()) {
-            assert_eq!(store.get_session(&id).unwrap_err().code(), "not_found", "{step}");
-        }
-    }
-}
-
-/// Recorded as a defect. Here: refused with a name, never silently skipped.
-#[test]
-fn an_empty_snapshot_over_a_filled_sidecar_is_refused() {
-    let (folder, store) = store_of("g021_save_guard_empty_snapshot");
-    let path = folder.path().join(format!("{SESSION}.json"));
-    let before = fs::read(&path).unwrap();
-    let refused = store.update(&session(), SaveOptions::default(), |session| {
-        session.truncate(lastword::List::Messages, 0).unwrap();
-        session.set_text("pending_user_message", "x");
-    });
-    assert_eq!(refused.unwrap_err().code(), "refused");
-    assert_eq!(fs::read(&path).unwrap(), before);
-}
-
-/// Recorded as a defect: one backup generation. Here every longer version that a stated cut replaces is kept.
-#[test]
-fn every_version_that_a_stated_cut_replaces_is_kept() {
-    let (folder, store) = store_of("g022_bak_rules");
-    let cut = SaveOptions { intent: SaveIntent::Shrink, ..SaveOptions::default() };
-    for rows in [4, 3, 0] {
-        store.update(&session(), cut, |session| session.truncate(lastword::List::Messages, rows).unwrap()).unwrap();
-    }
-    let kept = fs::read_dir(folder.path().join("_kept").join(SESSION)).unwrap().map(|entry| entry.unwrap().path());
-    let mut lengths: Vec<_> = kept.map(|path| read_json(&path)["messages"].as_array().unwrap().len()).collect();
-    lengths.sort_unstable();
-    assert_eq!(lengths, [3, 4, 6]);
 }
 
 #[test]

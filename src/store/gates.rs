@@ -72,9 +72,9 @@ impl Gate {
     }
 
     pub(super) fn keep_alive(self: &Arc<Self>, run: &RunId) -> KeptAlive {
-        let token = Arc::new(());
         let mut vouched = self.vouched.lock();
         vouched.retain(|_, token| token.strong_count() > 0);
+        let token = vouched.get(run).and_then(Weak::upgrade).unwrap_or_default();
         vouched.insert(run.clone(), Arc::downgrade(&token));
         KeptAlive { _gate: self.clone(), _token: token }
     }

@@ -15,6 +15,8 @@ use crate::sidecar;
 pub(super) struct Cached {
     pub(super) session: Arc<Session>,
     pub(super) watch: Watch,
+    /// A turn waits in it that this process has to see to the end.
+    waits: bool,
     gate: Arc<Gate>,
 }
 
@@ -23,16 +25,17 @@ impl Weighed for Cached {
         self.session.heap_bytes()
     }
 
-    /// A session with a live run is about to be read and saved again.
+    /// A session with a live run or a pending turn is about to be read and saved again.
     fn must_stay(&self) -> bool {
-        self.gate.has_live_run()
+        self.waits || self.gate.has_live_run()
     }
 }
 
 impl Shared {
     pub(super) fn cached(&self, session: Session) -> Cached {
         let watch = Watch::of(&session);
-        Cached { gate: self.gates.of(session.id()), watch, session: Arc::new(session) }
+        let waits = watch.is_pending && self.storage.can_write();
+        Cached { gate: self.gates.of(session.id()), waits, watch, session: Arc::new(session) }
     }
 
     /// The session as it is stored, through the cache.
