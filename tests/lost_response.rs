@@ -102,7 +102,10 @@ fn a_journal_that_may_still_arrive_costs_no_attempt() {
         let store = scene.open();
         for _ in 0..20 {
             let marker = markers(&store.get_session(&id()).unwrap()).remove(0);
-            assert_eq!((&marker["_journal_retry_attempts"], &marker["_pending_journal_recovery"]), (&json!(0), &json!(true)));
+            assert_eq!(
+                (&marker["_journal_retry_attempts"], &marker["_pending_journal_recovery"]),
+                (&json!(0), &json!(true))
+            );
             assert_eq!(words(&marker), "interrupted", "the words stay");
         }
         assert_eq!(scene.disk.sidecars_written(), 1, "nothing but the store's own identity was written");

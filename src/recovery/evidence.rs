@@ -50,6 +50,8 @@ pub enum Ending {
     LimitReached,
     /// Its producer failed.
     Failed,
+    /// Its producer died.
+    Crashed,
 }
 
 /// What is known of an answer whose producer is gone.
@@ -144,11 +146,12 @@ impl Reading {
 }
 
 fn ending_of(state: &str) -> Ending {
-    const KNOWN: [(TerminalState, Ending); 4] = [
+    const KNOWN: [(TerminalState, Ending); 5] = [
         (TerminalState::Completed, Ending::Completed),
         (TerminalState::InterruptedByUser, Ending::Stopped),
         (TerminalState::ToolLimitReached, Ending::LimitReached),
         (TerminalState::Errored, Ending::Failed),
+        (TerminalState::InterruptedByCrash, Ending::Crashed),
     ];
     KNOWN.iter().find(|(known, _)| known.as_str() == state).map_or(Ending::Unknown, |(_, ending)| *ending)
 }

@@ -1,12 +1,18 @@
 //! What a marker says of an answer, from what is known of its run.
 
 use super::evidence::{Ending, Evidence};
-use crate::model::marker::{Finding, failed_marker, stopped_marker};
+use crate::model::marker::{Finding, failed_marker, interrupted_marker, stopped_marker};
 use crate::model::{Row, trim};
 
 /// What is to be said of a run that no event of ours has ended.
 pub(super) fn finding_of(evidence: &Evidence) -> Finding {
-    let failure = evidence.failure.as_ref().map(|failure| trim(&failure.message)).filter(|words| !words.is_empty());
+    let is_crash = evidence.ending == Ending::Crashed;
+    let failure = evidence
+        .failure
+        .as_ref()
+        .filter(|_| !is_crash)
+        .map(|failure| trim(&failure.message))
+        .filter(|words| !words.is_empty());
     match (evidence.ending, evidence.has_output()) {
         (Ending::Stopped, true) => Finding::StoppedRecovered,
         (Ending::Stopped, false) => Finding::StoppedEmpty,
@@ -22,6 +28,10 @@ pub(super) fn final_marker(evidence: &Evidence, run: &str, now_seconds: i64) -> 
     let mut marker = match (&evidence.failure, evidence.ending) {
         (_, Ending::Completed) => return None,
         (_, Ending::Stopped) => stopped_marker(now_seconds),
+        (_, Ending::Crashed) if evidence.has_output() => {
+            interrupted_marker(&Finding::Recovered, "producer_gone", run, now_seconds)
+        }
+        (_, Ending::Crashed) => interrupted_marker(&Finding::Lost, "producer_gone", run, now_seconds),
         (Some(failure), _) => failed_marker(&failure.kind, &failure.message, now_seconds),
         (None, _) => return None,
     };

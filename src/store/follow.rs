@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use super::close::Closing;
 use super::{Store, StoreError};
 use crate::format::Record;
 use crate::journal::{Attached, JournalEvent, JournalReader};
@@ -32,6 +33,8 @@ pub struct Follow {
     after_seq: u64,
     seen: SeenSeqs,
     seal: Seal,
+    /// Nothing more can come, although nobody said so in the journal.
+    is_over: bool,
 }
 
 impl Store {
@@ -50,6 +53,7 @@ impl Store {
             after_seq: if let After::Seq(seq) = after { seq } else { 0 },
             seen: SeenSeqs::default(),
             seal: Seal::Open,
+            is_over: false,
         })
     }
 }
@@ -72,7 +76,13 @@ impl Follow {
 
     /// Whether the run has ended and everything was given.
     pub fn has_ended(&self) -> bool {
-        self.seal == Seal::Closed || self.reader.is_none()
+        self.seal == Seal::Closed || self.reader.is_none() || self.is_over
+    }
+
+    /// Lets a run whose producer is gone end for those who wait for it, if this store may write.
+    fn close_if_dead(&mut self) -> Result<(), StoreError> {
+        self.is_over = self.store.shared.close_if_dead(&self.session, &self.run)? == Closing::Over;
+        Ok(())
     }
 
     /// Waits until there may be more, at most so long. Returns early when this process appends to the run.
@@ -128,6 +138,10 @@ impl Iterator for Follow {
                     self.reader = None;
                     return Some(Err(error));
                 }
+            }
+            if let Err(error) = self.close_if_dead() {
+                self.reader = None;
+                return Some(Err(error));
             }
         }
     }

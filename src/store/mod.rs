@@ -2,6 +2,7 @@
 //!
 //! Blocking, and safe to share between threads. Knows no terminal and no HTTP.
 
+mod close;
 mod error;
 mod follow;
 mod gates;

@@ -88,14 +88,14 @@ impl Shared {
 
     /// A beginning that is unknown counts as long ago, and so does one further in the future than the grace: then the
     /// clock was wrong.
-    fn is_due(&self, began: Option<f64>) -> bool {
+    pub(super) fn is_due(&self, began: Option<f64>) -> bool {
         let Some(began) = began.filter(|began| *began > 0.0) else { return true };
         let (now, grace) = (self.clock.now().seconds(), self.options.recovery.grace.as_secs_f64());
         began < self.began_at.seconds() || now - began >= grace || began - now > grace
     }
 
     /// Whether a producer outside still counts as alive: so long after its last append, or after it last said so.
-    fn is_leased(&self, gate: &Gate, session: &SessionId, run: &RunId) -> Result<bool, StoreError> {
+    pub(super) fn is_leased(&self, gate: &Gate, session: &SessionId, run: &RunId) -> Result<bool, StoreError> {
         if let Some(lease) = gate.lease(run) {
             return Ok(lease.holds_at(self.clock.now()));
         }

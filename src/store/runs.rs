@@ -313,7 +313,12 @@ impl Shared {
     }
 
     /// The journal of a run, the one that is open if there is one: a journal has one writer.
-    fn open_journal(&self, gate: &Gate, session: &SessionId, run: &RunId) -> Result<Arc<RunJournal>, StoreError> {
+    pub(super) fn open_journal(
+        &self,
+        gate: &Gate,
+        session: &SessionId,
+        run: &RunId,
+    ) -> Result<Arc<RunJournal>, StoreError> {
         if let Some(open) = gate.open_run(run).filter(|open| !open.has_failed()) {
             return Ok(open);
         }

@@ -1,0 +1,64 @@
+//! A run whose producer is gone is closed for those who wait for it, and only for them: reading never writes a journal.
+
+use super::gates::Gate;
+use super::{Shared, StoreError};
+use crate::model::{Event, RunId, SessionId};
+use crate::storage::{Durability, Seal, StorageError};
+
+const GONE: &str = "The producer of this answer went away before it ended.";
+
+/// What became of a run that somebody waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Closing {
+    /// It goes on, or may do so, or has ended by itself.
+    Waiting,
+    /// It was ended here.
+    Sealed,
+    /// It can never take another event, not even one that says so.
+    Over,
+}
+
+impl Shared {
+    /// Ends a run of ours if it is dead and holds anything. A journal that is missing, empty, or another program's is
+    /// left alone: it may still arrive.
+    ///
+    /// A crash behind the append leaves a sealed journal, which the next full read folds.
+    pub(super) fn close_if_dead(&self, session: &SessionId, run: &RunId) -> Result<Closing, StoreError> {
+        let gate = self.gates.of(session);
+        if !self.storage.can_write() || !self.is_gone(&gate, session, run)? {
+            return Ok(Closing::Waiting);
+        }
+        let Some(_alone) = gate.document.try_lock() else { return Ok(Closing::Waiting) };
+        match self.is_gone(&gate, session, run)? {
+            true => self.close(&gate, session, run),
+            false => Ok(Closing::Waiting),
+        }
+    }
+
+    /// Whether nobody will append to the run any more, and there is something to end.
+    fn is_gone(&self, gate: &Gate, session: &SessionId, run: &RunId) -> Result<bool, StoreError> {
+        if gate.is_held(run) || self.storage.journal_len(session, run)?.is_none_or(|bytes| bytes == 0) {
+            return Ok(false);
+        }
+        let Some(birth) = self.storage.birth(session, run)? else { return Ok(false) };
+        Ok(self.is_due(Some(birth.begun_at)) && !self.is_leased(gate, session, run)?)
+    }
+
+    fn close(&self, gate: &Gate, session: &SessionId, run: &RunId) -> Result<Closing, StoreError> {
+        let journal = match self.open_journal(gate, session, run) {
+            Err(StoreError::Storage(StorageError::Fenced { .. })) => return Ok(Closing::Over),
+            opened => opened?,
+        };
+        if journal.seal() != Seal::Open {
+            return Ok(Closing::Waiting);
+        }
+        journal.append(&[Event::error("interrupted", GONE)], Durability::Durable)?.ticket.wait()?;
+        gate.end_lease(run);
+        let resolved = self.resolve_alone(gate, session);
+        journal.show_end();
+        match resolved {
+            Err(StoreError::NotFound { .. }) => Ok(Closing::Sealed),
+            resolved => resolved.map(|_| Closing::Sealed),
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! What comes after a turn was given up for dead: more events, its end, another turn.
+
+use lastword::{Event, NewSession, Outcome, Run, Store, UserTurn};
+use serde_json::json;
+
+use crate::scene::{RUN, Scene, contents, id, markers, rows, run, said};
+
+/// A turn that was recovered with half of its answer, and a producer that turns up again.
+fn given_up(scene: &Scene) -> (Store, Run) {
+    let store = scene.open();
+    store.create(NewSession::titled("A talk").with_id(id())).unwrap();
+    let begun = store.begin_run(&id(), UserTurn::text("Where to?").with_run(run(RUN))).unwrap();
+    begun.append(Event::token("To the ")).unwrap();
+    begun.append(Event::new("tool", r#"{"name":"map"}"#).unwrap()).unwrap();
+    drop(begun);
+    scene.wait(30);
+    assert_eq!(contents(&store.get_session(&id()).unwrap()), ["Where to?", "To the"]);
+    let late = store.resume_run(&id(), &run(RUN)).unwrap();
+    (store, late)
+}
+
+#[test]
+fn late_events_are_folded_above_their_own_marker() {
+    let scene = Scene::new();
+    let (store, late) = given_up(&scene);
+    late.append(Event::new("tool_complete", r#"{"name":"map","preview":"found"}"#).unwrap()).unwrap();
+    late.append(Event::token("sea.")).unwrap();
+    let session = store.get_session(&id()).unwrap();
+    assert_eq!(contents(&session), ["Where to?", "To the", "sea."]);
+    assert_eq!(rows(&session)[3]["type"], "interrupted");
+    let card = session.tool_cards().next().unwrap();
+    assert_eq!((card.is_done(), card.row_index(), session.tool_cards().len()), (true, Some(1), 1));
+}
+
+#[test]
+fn a_row_that_grows_is_extended_and_not_repeated() {
+    let scene = Scene::new();
+    scene.pending(&[], "Where to?");
+    scene.journal(RUN, 1, &[("token", json!({"text": "To the "}))]);
+    let store = scene.open();
+    assert_eq!(contents(&store.get_session(&id()).unwrap()), ["Where to?", "To the"]);
+    scene.journal(RUN, 2, &[("token", json!({"text": "sea."})), ("reasoning", json!({"text": "hm"}))]);
+    let session = store.get_session(&id()).unwrap();
+    assert_eq!(contents(&session), ["Where to?", "To the sea."]);
+    assert_eq!(rows(&session)[1]["reasoning"], "hm");
+    assert_eq!(markers(&session).len(), 1);
+}
+
+#[test]
+fn a_late_finisher_replaces_its_own_marker_and_nothing_else() {
+    let scene = Scene::new();
+    let (store, late) = given_up(&scene);
+    let next = store.begin_run(&id(), UserTurn::text("And then?")).unwrap();
+    next.append(Event::token("Home.")).unwrap();
+    drop(next);
+    scene.wait(30);
+    assert_eq!(markers(&store.get_session(&id()).unwrap()).len(), 2);
+    late.append(Event::token("sea.")).unwrap();
+    late.finish(Outcome::Completed).unwrap();
+    let session = store.get_session(&id()).unwrap();
+    assert_eq!(contents(&session), ["Where to?", "To the", "sea.", "And then?", "Home."]);
+    assert_eq!(said(&session)[5].0, "assistant", "the other marker stays: {:?}", said(&session));
+    assert_eq!(markers(&session).len(), 1);
+    let own = &rows(&session)[..3];
+    assert!(own.iter().all(|row| row["_run_id"] == RUN), "{own:?}");
+    assert!(!format!("{own:?}").contains("_recovered"), "it ended normally after all: {own:?}");
+    assert_eq!(session.tool_cards().next().unwrap().row_index(), Some(1));
+}
+
+#[test]
+fn a_late_stop_and_a_late_failure_say_so_in_the_marker_of_their_run() {
+    for (outcome, word) in [
+        (Outcome::Stopped, "stopped"),
+        (Outcome::Failed { kind: "quota".to_owned(), message: "The quota is used up.".to_owned() }, "quota"),
+    ] {
+        let scene = Scene::new();
+        let (store, late) = given_up(&scene);
+        late.finish(outcome).unwrap();
+        let session = store.get_session(&id()).unwrap();
+        let marker = &markers(&session)[0];
+        assert_eq!(markers(&session).len(), 1);
+        assert!(marker["content"].as_str().unwrap().contains(word), "{marker}");
+        assert_eq!(marker.get("_pending_journal_recovery"), None);
+    }
+}
+
+#[test]
+fn a_run_that_ended_properly_but_was_never_saved_is_folded_without_a_marker() {
+    let scene = Scene::new();
+    scene.pending(&[], "Where to?");
+    scene.journal(RUN, 1, &[("token", json!({"text": "To the sea."})), ("done", json!({}))]);
+    let session = scene.open().get_session(&id()).unwrap();
+    assert_eq!(
+        said(&session),
+        [("user".to_owned(), "Where to?".to_owned()), ("assistant".to_owned(), "To the sea.".to_owned())]
+    );
+}
+
+#[test]
+fn a_dead_turn_is_recovered_before_the_next_one_begins() {
+    let scene = Scene::new();
+    scene.pending(&[], "Where to?");
+    scene.journal(RUN, 1, &[("token", json!({"text": "To the sea."}))]);
+    let store = scene.open();
+    store.begin_run(&id(), UserTurn::text("Hello?")).unwrap().finish(Outcome::Completed).unwrap();
+    let session = store.get_session(&id()).unwrap();
+    assert_eq!(contents(&session), ["Where to?", "To the sea.", "Hello?"]);
+    assert_eq!(rows(&session)[2]["type"], "interrupted");
+}
+
+#[test]
+fn a_prompt_that_no_run_was_begun_for_stays_when_the_next_one_comes() {
+    let scene = Scene::new();
+    scene.pending(&[], "Where to?");
+    let path = scene.root.join("talk.json");
+    let text = std::fs::read_to_string(&path)
+        .unwrap()
+        .replace(&format!("\"active_stream_id\": \"{RUN}\""), "\"active_stream_id\": null");
+    std::fs::write(&path, text).unwrap();
+    let store = scene.open();
+    store.begin_run(&id(), UserTurn::text("Hello?")).unwrap().finish(Outcome::Completed).unwrap();
+    assert_eq!(contents(&store.get_session(&id()).unwrap()), ["Where to?", "Hello?"]);
+}
