@@ -19,7 +19,10 @@ pub use cache::CacheOptions;
 pub use journal::{
     AppendError, Appended, Found, JournalEvent, ReadOptions, Replay, ReplayStatus, RunEvents, RunReader, RunSummary,
 };
-pub use model::{Cursor, Event, List, Metadata, Revision, Row, RunId, Session, SessionId, ToolCard};
+pub use model::{
+    Context, ContextCall, ContextMessage, Cursor, Event, List, Metadata, Revision, Row, RunId, Session, SessionId,
+    ToolCard, ToolOutcome, ToolResult,
+};
 pub use recovery::RecoveryOptions;
 pub use sidecar::{SaveIntent, SaveOptions, SidecarError};
 pub use storage::{Durability, Durable, StorageError, Ticket};

@@ -17,6 +17,9 @@ pub(super) struct Args {
     /// Only what stands before the transcript.
     #[arg(long)]
     metadata: bool,
+    /// The conversation as a model may be shown it, as the messages of a chat request.
+    #[arg(long, conflicts_with = "metadata")]
+    context: bool,
 }
 
 pub(super) fn run(context: &Context, args: Args) -> Result<(), Failure> {
@@ -26,6 +29,9 @@ pub(super) fn run(context: &Context, args: Args) -> Result<(), Failure> {
         return print_metadata(&store.metadata(&id)?, context.json);
     }
     let session = full_read(context, store, &id)?;
+    if args.context {
+        return output::line(&session.context().to_json());
+    }
     match context.json {
         true => output::all(|out| out.write_all(encode(&session).bytes())),
         false => output::all(|out| print_session(&session, out)),

@@ -2,6 +2,7 @@
 //!
 //! Knows no files and no clock. Values that nobody touches stay JSON text, so that unknown keys survive as they are.
 
+mod context;
 mod cursor;
 mod event;
 pub mod fold;
@@ -13,6 +14,7 @@ mod session;
 mod text;
 mod tool;
 
+pub use context::{Context, ContextCall, ContextMessage, ToolOutcome, ToolResult};
 pub use cursor::Cursor;
 pub use event::{Event, InvalidEvent, TerminalState, Truth};
 pub use id::{InvalidId, RunId, SessionId};

@@ -126,7 +126,12 @@ fn an_odd_sidecar_is_shown_listed_and_keeps_every_value_over_a_turn() {
     let data = Data::new();
     for (why, text) in odd_sidecars() {
         fs::write(data.path("odd.json"), &text).unwrap();
-        for args in [&["show", "odd"][..], &["show", "odd", "--json"], &["show", "odd", "--metadata", "--json"]] {
+        for args in [
+            &["show", "odd"][..],
+            &["show", "odd", "--json"],
+            &["show", "odd", "--context"],
+            &["show", "odd", "--metadata", "--json"],
+        ] {
             let answer = data.run(args);
             assert_eq!(answer.code, 0, "{why}, {args:?}: {:.300}", answer.err);
         }

@@ -1,0 +1,9 @@
+//! The conversation as a model is shown it: valid for every provider, whatever the session and wherever it was cut.
+
+mod anything;
+mod cuts;
+mod provider;
+mod rows;
+mod session;
+mod tools;
+mod whole;
