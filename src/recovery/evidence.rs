@@ -78,6 +78,14 @@ impl Evidence {
         Evidence { journal, folded, ending, failure: None, is_ours: false, error_row: None }
     }
 
+    /// How much of the journal was read, if more may come.
+    pub(super) fn unsealed_bytes(&self) -> Option<u64> {
+        match self.journal {
+            JournalState::Unsealed { bytes } => Some(bytes),
+            _ => None,
+        }
+    }
+
     /// Whether anything was found that a transcript can show.
     pub fn has_output(&self) -> bool {
         !self.folded.rows.is_empty()

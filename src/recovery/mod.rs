@@ -5,14 +5,18 @@
 //! the same rules. A crash anywhere leaves the session as it was before or as it is after the save, and deciding again
 //! gives the same rows: they are known by the numbers of their events.
 
-mod contain;
+mod errors;
 mod evidence;
 mod finding;
 mod merge;
+mod pending;
 mod plan;
+mod retry;
 mod turn;
 mod watch;
 
 pub use self::evidence::{Ending, Evidence, Failure, JournalState, look};
-pub use self::plan::{Facts, Plan, RecoveryOptions, Step, fold_ended, fold_late, keep_unanswered, plan};
+pub use self::pending::{fold_ended, keep_unanswered};
+pub use self::plan::{Facts, Plan, RecoveryOptions, Step, plan};
+pub use self::retry::fold_late;
 pub use self::watch::{Growing, Watch};

@@ -18,6 +18,12 @@ fn last_user(session: &Session, before: usize) -> Option<usize> {
 }
 
 impl Turn {
+    /// No turn in particular: whatever comes, comes at the end.
+    pub(super) fn at_end(session: &Session) -> Self {
+        let len = session.len(List::Messages);
+        Turn { user: None, rows: len..len }
+    }
+
     /// The turn that a marker belongs to, up to the marker.
     pub(super) fn above(session: &Session, marker: usize) -> Self {
         let user = last_user(session, marker);

@@ -1,0 +1,90 @@
+//! Which tool cards the folded cards are: by run and number of the call, else by what they show.
+
+use std::collections::{HashMap, VecDeque};
+
+use crate::model::fold::{Folded, FoldedCard, Provenance};
+use crate::model::{List, NotAList, Session, ToolCard};
+use crate::recovery::turn::Turn;
+
+/// The cards that a folded card may turn out to be.
+struct KnownCards {
+    cards: Vec<ToolCard>,
+    is_claimed: Vec<bool>,
+    by_tid: HashMap<String, usize>,
+    by_shown: HashMap<(String, String), VecDeque<usize>>,
+}
+
+impl KnownCards {
+    fn of(session: &Session, turn: &Turn, run: &str) -> Self {
+        let cards: Vec<ToolCard> = session.tool_cards().collect();
+        let is_claimed = vec![false; cards.len()];
+        let (mut by_tid, mut by_shown) = (HashMap::new(), HashMap::<_, VecDeque<usize>>::new());
+        for (at, card) in cards.iter().enumerate() {
+            let is_own = card.run().as_deref() == Some(run);
+            let stands_here = card.run().is_none() && card.row_index().is_some_and(|row| turn.rows.contains(&row));
+            if is_own {
+                by_tid.insert(card.tid().into_owned(), at);
+            }
+            if is_own || stands_here {
+                by_shown.entry((card.name().into_owned(), card.shown())).or_default().push_back(at);
+            }
+        }
+        KnownCards { cards, is_claimed, by_tid, by_shown }
+    }
+
+    /// For each folded card the card that it is, if it is there. None is two.
+    fn claim(&mut self, folded: &[FoldedCard]) -> Vec<Option<usize>> {
+        let mut claims: Vec<Option<usize>> =
+            folded.iter().map(|card| self.by_tid.get(&*card.card.tid()).copied()).collect();
+        claims.iter().flatten().for_each(|at| self.is_claimed[*at] = true);
+        for (card, claim) in folded.iter().zip(&mut claims).filter(|(_, claim)| claim.is_none()) {
+            let name = card.card.name();
+            *claim = self.claim_shown(&name, &card.begun_as).or_else(|| self.claim_shown(&name, &card.card.shown()));
+        }
+        claims
+    }
+
+    fn claim_shown(&mut self, name: &str, shown: &str) -> Option<usize> {
+        let queue = self.by_shown.get_mut(&(name.to_owned(), shown.to_owned()))?;
+        while let Some(at) = queue.pop_front() {
+            if !std::mem::replace(&mut self.is_claimed[at], true) {
+                return Some(at);
+            }
+        }
+        None
+    }
+}
+
+/// Puts folded cards beside the rows that they belong to, and says whether anything changed.
+pub(super) fn merge_cards(
+    session: &mut Session,
+    turn: &Turn,
+    folded: &Folded,
+    indexes: &[usize],
+    provenance: Provenance<'_>,
+) -> Result<bool, NotAList> {
+    if folded.cards.is_empty() {
+        return Ok(false);
+    }
+    let mut known = KnownCards::of(session, turn, provenance.run());
+    let claims = known.claim(&folded.cards);
+    let mut changed = false;
+    for (card, claim) in folded.cards.iter().zip(claims) {
+        let new = card.to_card(provenance, indexes[card.row]);
+        match claim.map(|at| (at, &known.cards[at])) {
+            None => session.push_tool_card(&new)?,
+            Some((at, old)) if is_better(&new, old, provenance) => {
+                session.replace_item(List::ToolCalls, at, &new.fields().to_json())?;
+            }
+            Some(_) => continue,
+        }
+        changed = true;
+    }
+    Ok(changed)
+}
+
+/// Whether a card of this run should be written anew: its tool has answered since, or its run ended normally after all.
+fn is_better(new: &ToolCard, old: &ToolCard, provenance: Provenance<'_>) -> bool {
+    let is_own = old.run().as_deref() == Some(provenance.run());
+    is_own && ((new.is_done() && !old.is_done()) || provenance.is_live())
+}

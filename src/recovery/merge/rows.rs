@@ -1,0 +1,111 @@
+//! Which rows of a turn the folded rows are.
+
+use std::collections::{HashMap, VecDeque};
+
+use super::contain::Sought;
+use crate::model::fold::FoldedRow;
+use crate::model::{Row, Session, normal_form};
+use crate::recovery::turn::Turn;
+
+/// A row of the turn that a folded row may turn out to be.
+struct KnownRow {
+    at: usize,
+    normal: String,
+    is_claimed: bool,
+}
+
+#[derive(Default)]
+pub(super) struct KnownRows {
+    rows: Vec<KnownRow>,
+    /// Rows that say with which event they begin.
+    by_seq: HashMap<u64, usize>,
+    /// All others.
+    by_text: HashMap<String, VecDeque<usize>>,
+    /// Those of them that came from this run, or are a saved part of an answer: their text may be the beginning of a
+    /// longer one.
+    growing: VecDeque<usize>,
+}
+
+/// What two rows without an event's number are compared by. One without text is known by its reasoning.
+fn text_key(normal: &str, reasoning: &str) -> String {
+    if normal.is_empty() { format!("\0{}", normal_form(reasoning)) } else { normal.to_owned() }
+}
+
+impl KnownRows {
+    pub(super) fn of(session: &Session, turn: &Turn, run: &str) -> Self {
+        let mut known = KnownRows::default();
+        for at in turn.rows.clone() {
+            let row = session.message(at).unwrap_or_default();
+            let is_own = row.run().as_deref() == Some(run);
+            if row.role() == "assistant" && !row.is_error() && (is_own || row.run().is_none()) {
+                known.add(at, &row, is_own);
+            }
+        }
+        known
+    }
+
+    fn add(&mut self, at: usize, row: &Row, is_own: bool) {
+        let nth = self.rows.len();
+        let normal = normal_form(&row.content());
+        let seq = row.fields().get("_recovered_seq").and_then(|seq| seq.parse().ok());
+        if let Some(seq) = seq.filter(|_| is_own) {
+            self.by_seq.insert(seq, nth);
+        } else if is_own || !normal.is_empty() {
+            let key = text_key(&normal, &row.reasoning().unwrap_or_default());
+            self.by_text.entry(key).or_default().push_back(nth);
+            if !normal.is_empty() && (is_own || row.fields().is_true("_partial")) {
+                self.growing.push_back(nth);
+            }
+        }
+        self.rows.push(KnownRow { at, normal, is_claimed: false });
+    }
+
+    /// For each folded row the row of the transcript that it is, if it is there.
+    pub(super) fn claim(&mut self, folded: &[FoldedRow]) -> Vec<Option<usize>> {
+        let normals: Vec<String> = folded.iter().map(|row| normal_form(&row.content)).collect();
+        let mut claims: Vec<Option<usize>> = Vec::with_capacity(folded.len());
+        for (row, normal) in folded.iter().zip(&normals) {
+            let found = self.by_seq(row).or_else(|| self.by_text(row, normal)).or_else(|| self.by_beginning(normal));
+            claims.push(found.map(|nth| self.take(nth)));
+        }
+        self.claim_containing(&normals, &mut claims);
+        claims
+    }
+
+    fn claim_containing(&mut self, normals: &[String], claims: &mut [Option<usize>]) {
+        let open = claims.iter().enumerate().filter(|(_, claim)| claim.is_none()).map(|(at, _)| at);
+        let mut sought = Sought::new(open.map(|at| (at, normals[at].as_str())));
+        for nth in 0..self.rows.len() {
+            if !self.rows[nth].is_claimed
+                && let Some(number) = sought.take_contained_in(&self.rows[nth].normal)
+            {
+                claims[number] = Some(self.take(nth));
+            }
+        }
+    }
+
+    fn take(&mut self, nth: usize) -> usize {
+        self.rows[nth].is_claimed = true;
+        self.rows[nth].at
+    }
+
+    fn by_seq(&self, row: &FoldedRow) -> Option<usize> {
+        self.by_seq.get(&row.first_seq?).copied().filter(|nth| !self.rows[*nth].is_claimed)
+    }
+
+    fn by_text(&mut self, row: &FoldedRow, normal: &str) -> Option<usize> {
+        next_unclaimed(self.by_text.get_mut(&text_key(normal, &row.reasoning))?, &self.rows)
+    }
+
+    fn by_beginning(&mut self, normal: &str) -> Option<usize> {
+        let nth = next_unclaimed(&mut self.growing, &self.rows)?;
+        normal.starts_with(&self.rows[nth].normal).then_some(nth)
+    }
+}
+
+fn next_unclaimed(queue: &mut VecDeque<usize>, rows: &[KnownRow]) -> Option<usize> {
+    while queue.front().is_some_and(|nth| rows[*nth].is_claimed) {
+        queue.pop_front();
+    }
+    queue.front().copied()
+}

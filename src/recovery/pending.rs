@@ -1,0 +1,125 @@
+//! The turn that waits for its answer: folded when its run ends, recovered when its run is dead.
+
+use super::errors::{find_error, tag_error};
+use super::evidence::{Ending, Evidence};
+use super::finding::{final_marker, finding_of};
+use super::merge::{Merged, add_to_context, merge};
+use super::plan::{Answer, Facts, Step};
+use super::turn::{Turn, user_row};
+use crate::clock::Timestamp;
+use crate::model::fold::Provenance;
+use crate::model::marker::{self, Finding, interrupted_marker};
+use crate::model::{List, NotAList, PendingTurn, Session};
+
+/// Folds a run that has ended into the pending turn that waits for it.
+pub fn fold_ended(session: &mut Session, run: &str, evidence: &Evidence, now: Timestamp) -> Result<(), NotAList> {
+    let pending = session.pending_turn();
+    session.clear_pending();
+    let provenance = Provenance::Live(run);
+    let turn = match &pending {
+        Some(pending) => place_turn(session, pending, provenance, now)?,
+        None => Turn::at_end(session),
+    };
+    merge(session, &turn, &evidence.folded, provenance, now.whole_seconds())?;
+    match final_marker(evidence, run, now.whole_seconds()) {
+        Some(marker) => session.push_message(&marker),
+        None => Ok(()),
+    }
+}
+
+/// Lets a prompt that waits for no run become a row, before another one takes its place.
+pub fn keep_unanswered(session: &mut Session, now: Timestamp) -> Result<(), NotAList> {
+    if let Some(pending) = session.pending_turn() {
+        session.clear_pending();
+        place_turn(session, &pending, Provenance::Recovered(""), now)?;
+    }
+    Ok(())
+}
+
+/// The pending turn's place in the transcript; its user row is added if it is not there.
+fn place_turn(
+    session: &mut Session,
+    pending: &PendingTurn,
+    provenance: Provenance<'_>,
+    now: Timestamp,
+) -> Result<Turn, NotAList> {
+    // Whoever ends a run of ours has not saved its prompt before.
+    if let Some(turn) = Turn::of_pending(session, pending, provenance.run()).filter(|_| !provenance.is_live()) {
+        return Ok(turn);
+    }
+    let mut row = user_row(pending, now.whole_seconds());
+    if !provenance.is_live() {
+        row.fields_mut().set("_recovered", "true");
+    }
+    if !provenance.run().is_empty() {
+        row.fields_mut().set_text("_run_id", provenance.run());
+    }
+    session.push_message(&row)?;
+    add_to_context(session, session.len(List::Messages), &[row])?;
+    let turn = Turn::at_end(session);
+    Ok(Turn { user: Some(turn.rows.start - 1), ..turn })
+}
+
+/// A dead turn: the prompt and everything that arrived come into the transcript, with a word on what happened.
+pub(super) fn recover_turn(
+    session: &mut Session,
+    pending: &PendingTurn,
+    answer: &Answer<'_>,
+    facts: &Facts<'_>,
+) -> Result<Step, NotAList> {
+    if let Some(core) = facts.core.as_ref().filter(|_| session.is_empty(List::Messages)) {
+        take_over(session, core)?;
+    }
+    session.clear_pending();
+    let Answer { run, evidence, now } = answer;
+    let provenance = Provenance::Recovered(run);
+    let mut turn = place_turn(session, pending, provenance, *now)?;
+    let saved_error = evidence.error_row.as_ref().and_then(|error| find_error(session, &turn, error));
+    turn.rows.end = saved_error.unwrap_or(turn.rows.end);
+    let merged = merge(session, &turn, &evidence.folded, provenance, now.whole_seconds())?;
+    if evidence.ending == Ending::Completed {
+        return Ok(Step::Folded);
+    }
+    match (&evidence.error_row, saved_error) {
+        (Some(error), Some(at)) => tag_error(session, at + merged.added, error)?,
+        (Some(error), None) => session.push_message(error)?,
+        (None, _) => return mark_turn(session, answer, cause(pending, facts), merged),
+    }
+    Ok(Step::Recovered { rows: merged.added })
+}
+
+fn mark_turn(session: &mut Session, answer: &Answer<'_>, cause: &str, merged: Merged) -> Result<Step, NotAList> {
+    let Answer { run, evidence, now } = answer;
+    let now = now.whole_seconds();
+    if evidence.is_ours {
+        let marker = final_marker(evidence, run, now);
+        marker.map_or(Ok(()), |marker| session.push_message(&marker))?;
+        return Ok(Step::Folded);
+    }
+    let finding = finding_of(evidence);
+    let mut row = interrupted_marker(&finding, cause, run, now);
+    let is_open = matches!(finding, Finding::Pending | Finding::FailedPending(_));
+    if is_open {
+        marker::arm(&mut row, run, 0, now);
+    } else {
+        marker::set_folded_bytes(&mut row, evidence.unsealed_bytes());
+    }
+    session.push_message(&row)?;
+    Ok(if is_open { Step::Armed } else { Step::Recovered { rows: merged.added } })
+}
+
+/// Why the turn has no producer any more, in the reference program's words.
+fn cause(pending: &PendingTurn, facts: &Facts<'_>) -> &'static str {
+    match pending.started_at {
+        Some(began) if began != 0.0 && facts.process_began.seconds() > began => "process_restart",
+        _ => "lost_worker_bookkeeping",
+    }
+}
+
+/// The rows and cards of the agent's own transcript become the session's.
+fn take_over(session: &mut Session, core: &Session) -> Result<(), NotAList> {
+    for list in [List::Messages, List::ToolCalls] {
+        core.texts(list).try_for_each(|item| session.push_item(list, item))?;
+    }
+    Ok(())
+}
