@@ -58,8 +58,8 @@ pub enum Ids {
 /// An event as it stands on its line.
 #[derive(Debug, Clone)]
 pub struct EventRef<'a> {
-    /// The whole object, without the line feed.
-    pub text: &'a str,
+    /// The bytes of the whole object, without the line feed. They are UTF-8.
+    pub(crate) line: &'a [u8],
     /// Where it begins in the file.
     pub offset: u64,
     /// Its number, if that is an integer from 1 to [`SEQ_MAX`].
@@ -80,7 +80,12 @@ pub struct EventRef<'a> {
     pub checked: bool,
 }
 
-impl EventRef<'_> {
+impl<'a> EventRef<'a> {
+    /// The whole object, without the line feed.
+    pub fn text(&self) -> &'a str {
+        utf8(self.line)
+    }
+
     /// When it was written, in seconds.
     pub fn created_at_seconds(&self) -> Option<f64> {
         self.created_at.and_then(seconds_of)
@@ -175,20 +180,25 @@ impl OwnLine {
 
     /// The event on the line that was taken apart.
     pub(super) fn event<'a>(&self, line: &'a [u8], offset: u64) -> EventRef<'a> {
-        let text = std::str::from_utf8(line).expect("found to be UTF-8");
+        // Each part on its own: together they are a fraction of the line.
+        let part = |place: &Range<usize>| utf8(&line[place.clone()]);
         EventRef {
-            text,
+            line,
             offset,
             seq: Some(self.seq),
-            name: Cow::Borrowed(&text[self.name.clone()]),
-            created_at: Some(&text[self.created_at.clone()]),
+            name: Cow::Borrowed(part(&self.name)),
+            created_at: Some(part(&self.created_at)),
             terminal: self.terminal,
-            terminal_state: Some(&text[self.terminal_state.clone()]),
-            payload: Some(&text[self.payload.clone()]),
+            terminal_state: Some(part(&self.terminal_state)),
+            payload: Some(part(&self.payload)),
             ids: Ids::Own,
             checked: true,
         }
     }
+}
+
+fn utf8(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("the line was found to be UTF-8")
 }
 
 fn is_usable(seq: &u64) -> bool {
@@ -274,7 +284,7 @@ pub(super) fn decode_any<'a>(text: &'a str, offset: u64, shape: &LineShape) -> R
     };
     let ids = whose(&fields, seq, shape);
     Ok(EventRef {
-        text,
+        line: text.as_bytes(),
         offset,
         seq,
         name: name.map(python_text).unwrap_or_default(),

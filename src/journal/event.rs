@@ -30,7 +30,7 @@ impl JournalEvent {
 impl From<&EventRef<'_>> for JournalEvent {
     fn from(event: &EventRef<'_>) -> Self {
         let payload = event.payload.map_or(0..0, |payload| {
-            let start = payload.as_ptr() as usize - event.text.as_ptr() as usize;
+            let start = payload.as_ptr() as usize - event.line.as_ptr() as usize;
             start..start + payload.len()
         });
         JournalEvent {
@@ -39,7 +39,7 @@ impl From<&EventRef<'_>> for JournalEvent {
             created_at: event.created_at_seconds(),
             is_terminal: event.is_terminal(),
             offset: event.offset,
-            line: event.text.to_owned(),
+            line: event.text().to_owned(),
             payload,
         }
     }

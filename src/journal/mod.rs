@@ -16,5 +16,5 @@ pub(crate) use progress::Attached;
 pub use reader::{Found, JournalReader, ReadOptions, RunEvents, RunReader, read_events};
 pub use replay::{Replay, ReplayLimits, ReplayStatus, replay_session};
 pub use shelf::Shelf;
-pub use summary::{RunSummary, TerminalEvent, summarize};
+pub use summary::{RunEnd, RunSummary, TerminalEvent, summarize};
 pub use writer::{AppendError, Appended, RunJournal};

@@ -29,6 +29,32 @@ impl TerminalEvent {
     }
 }
 
+/// How a run ended, as far as its events were looked at.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RunEnd {
+    /// The event that decides it.
+    pub terminal: Option<TerminalEvent>,
+    /// Whether the journal takes more events.
+    pub seal: Seal,
+}
+
+impl RunEnd {
+    /// Takes the next event into account, and says whether it decides how the run ended.
+    pub fn add(&mut self, event: &EventRef<'_>) -> bool {
+        self.seal = self.seal.after_found(event);
+        let decides = event.is_terminal() && self.is_decided_by(event);
+        if decides {
+            self.terminal = Some(terminal_of(event));
+        }
+        decides
+    }
+
+    /// The last terminal event decides, but a `stream_end` only where there is no other.
+    fn is_decided_by(&self, event: &EventRef<'_>) -> bool {
+        event.name != "stream_end" || self.terminal.as_ref().is_none_or(|known| known.name == "stream_end")
+    }
+}
+
 /// What a run's journal says of the run.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RunSummary {
@@ -53,19 +79,13 @@ impl RunSummary {
     pub fn add(&mut self, event: &EventRef<'_>) {
         self.events += 1;
         self.last_seq = self.last_seq.max(event.seq.unwrap_or(0));
-        self.seal = self.seal.after_found(event);
+        let mut end = RunEnd { terminal: self.terminal.take(), seal: self.seal };
+        end.add(event);
+        (self.terminal, self.seal) = (end.terminal, end.seal);
         if let Some(at) = event.created_at_seconds() {
             self.first_event_at = Some(self.first_event_at.map_or(at, |first| first.min(at)));
             self.last_event_at = Some(self.last_event_at.map_or(at, |last| last.max(at)));
         }
-        if event.is_terminal() && self.decides(event) {
-            self.terminal = Some(terminal_of(event));
-        }
-    }
-
-    /// The last terminal event decides, but a `stream_end` only where there is no other.
-    fn decides(&self, event: &EventRef<'_>) -> bool {
-        event.name != "stream_end" || self.terminal.as_ref().is_none_or(|known| known.name == "stream_end")
     }
 }
 

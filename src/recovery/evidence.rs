@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::format::{EventRef, Record};
-use crate::journal::{JournalReader, RunSummary};
+use crate::journal::{JournalReader, RunEnd};
 use crate::model::fold::{Folded, Folder};
 use crate::model::{Object, Row, RunId, SessionId, TerminalState, is_truthy, text_of, trim};
 use crate::storage::{Storage, StorageError};
@@ -111,30 +111,27 @@ pub fn look(storage: &Arc<dyn Storage>, session: &SessionId, run: &str) -> Resul
 #[derive(Default)]
 struct Reading {
     folder: Folder,
-    summary: RunSummary,
+    end: RunEnd,
     /// The payload of the event that ended the run.
     last_words: String,
 }
 
 impl Reading {
     fn add(&mut self, event: &EventRef<'_>) {
-        self.summary.add(event);
         self.folder.push(&event.to_fold());
-        let decides =
-            |summary: &RunSummary| summary.terminal.as_ref().is_some_and(|terminal| terminal.name == event.name);
-        if event.is_terminal() && decides(&self.summary) {
+        if self.end.add(event) {
             self.last_words = event.payload.unwrap_or_default().to_owned();
         }
     }
 
     fn finish(self, session: &SessionId, run: &str, bytes: u64) -> Evidence {
-        let journal = match (self.summary.seal.is_sealed(), bytes) {
+        let journal = match (self.end.seal.is_sealed(), bytes) {
             (true, bytes) => JournalState::Sealed { bytes },
             (false, 0) => JournalState::Arriving,
             (false, bytes) => JournalState::Unsealed { bytes },
         };
         let folded = self.folder.finish();
-        let Some(terminal) = self.summary.terminal.filter(|terminal| terminal.is_own) else {
+        let Some(terminal) = self.end.terminal.filter(|terminal| terminal.is_own) else {
             return Evidence { folded, ..Evidence::none(journal) };
         };
         let error_row = match (terminal.name.as_str(), terminal.seq) {

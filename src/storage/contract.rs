@@ -197,6 +197,11 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// The revision of a session's document, without reading it.
     fn document_revision(&self, session: &SessionId) -> Result<Option<Revision>, StorageError>;
 
+    /// Whether a session's document still is the one of this revision. Asked on every warm read.
+    fn is_current(&self, session: &SessionId, revision: &Revision) -> Result<bool, StorageError> {
+        Ok(self.document_revision(session)?.as_ref() == Some(revision))
+    }
+
     /// Stores a document.
     fn put_document(&self, session: &SessionId, bytes: &[u8], put: &Put) -> Result<PutOutcome, StorageError>;
 

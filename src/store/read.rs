@@ -58,7 +58,10 @@ impl Shared {
 
     /// Whether the document still is the one of this revision.
     pub(super) fn is_fresh(&self, id: &SessionId, revision: Option<&Revision>) -> Result<bool, StoreError> {
-        Ok(self.storage.document_revision(id)?.as_ref() == revision)
+        match revision {
+            Some(revision) => Ok(self.storage.is_current(id, revision)?),
+            None => Ok(false),
+        }
     }
 
     fn load(&self, id: &SessionId) -> Result<Session, StoreError> {

@@ -17,7 +17,7 @@ enum Seen {
 
 fn seen(record: &Record<'_>) -> Seen {
     match record {
-        Record::Event(event) => Seen::Event { text: event.text.to_owned(), checked: event.checked },
+        Record::Event(event) => Seen::Event { text: event.text().to_owned(), checked: event.checked },
         Record::Damage(damage) => Seen::Damage(damage.kind),
     }
 }

@@ -228,6 +228,12 @@ impl Storage for FileStorage {
         self.stat_document(session)
     }
 
+    fn is_current(&self, session: &SessionId, revision: &Revision) -> Result<bool, StorageError> {
+        let path = self.layout.sidecar(session);
+        let Some(stat) = optional(self.disk.stat(&path)).attempt("look at", &path)? else { return Ok(false) };
+        Ok(is_revision_of(&stat, revision) && !self.is_deleted(session)?)
+    }
+
     fn put_document(&self, session: &SessionId, bytes: &[u8], put: &Put) -> Result<PutOutcome, StorageError> {
         self.must_write()?;
         self.write_document(session, bytes, put)
@@ -288,6 +294,15 @@ impl Storage for FileStorage {
         self.must_write()?;
         self.move_run_to_trash(session, run)
     }
+}
+
+/// The same without making a text of it: the parts of the revision are read instead.
+fn is_revision_of(stat: &super::disk::FileStat, revision: &Revision) -> bool {
+    let mut parts = revision.as_str().split('-');
+    let mut is_next = |expected: u128| {
+        parts.next().is_some_and(|part| u128::from_str_radix(part, 16).is_ok_and(|found| found == expected))
+    };
+    is_next(stat.inode.into()) && is_next(stat.len.into()) && is_next(stat.modified_nanos as u128)
 }
 
 /// The revision of a file: a save gives it another inode, a change in place another length or time.

@@ -108,7 +108,7 @@ impl Survey {
         if let Record::Event(event) = record {
             self.note(record);
             self.found.rest.lacks_line_feed = true;
-            self.found.tail.extent = event.offset + event.text.len() as u64;
+            self.found.tail.extent = event.offset + event.line.len() as u64;
         }
     }
 
