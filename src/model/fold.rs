@@ -193,6 +193,8 @@ pub struct Folder {
     reasoning: TextBuffer,
     first: First,
     anchor: Option<usize>,
+    /// The cards whose tools have not answered yet.
+    open: Vec<usize>,
 }
 
 impl Folder {
@@ -304,6 +306,7 @@ impl Folder {
         let fields = Fields::parse(event.payload).unwrap_or(Fields(Vec::new()));
         let card = open_card(&fields, event.seq);
         let begun_as = card.shown();
+        self.open.push(self.folded.cards.len());
         self.folded.cards.push(FoldedCard { row, card, begun_as, tool_id: tool_id(&fields) });
     }
 
@@ -312,13 +315,13 @@ impl Folder {
         let id = tool_id(&fields);
         let name = given_text(&fields, "name");
         let is_named = |card: &FoldedCard| name.is_empty() || card.card.name() == name;
-        let mut open = self.folded.cards.iter_mut().rev().filter(|card| !card.card.is_done());
-        let found = match &id {
-            Some(id) => open.find(|card| card.tool_id.as_ref().map_or_else(|| is_named(card), |own| own == id)),
-            None => open.find(|card| is_named(card)),
+        let is_meant = |card: &FoldedCard| match (&id, &card.tool_id) {
+            (Some(id), Some(own)) => own == id,
+            _ => is_named(card),
         };
-        if let Some(found) = found {
-            close_card(found.card.fields_mut(), &fields);
+        if let Some(nth) = self.open.iter().rposition(|at| is_meant(&self.folded.cards[*at])) {
+            let at = self.open.remove(nth);
+            close_card(self.folded.cards[at].card.fields_mut(), &fields);
         }
     }
 }
