@@ -47,6 +47,9 @@ pub const REPLAY_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// How long a follower trusts a silent notification before it looks at the journal itself.
 pub const FOLLOW_RECHECK: Duration = Duration::from_millis(200);
 
+/// Seconds for which a producer outside may ask to count as alive after its last sign of life.
+pub const LEASE_SECONDS_MAX: f64 = 86_400.0;
+
 /// Keys of a tool call's arguments that a card shows.
 pub const CARD_ARGS_KEYS_MAX: usize = 4;
 

@@ -51,6 +51,7 @@ impl From<StoreError> for Failure {
             | StoreError::TooLong { .. }
             | StoreError::EmptyMessage
             | StoreError::BadAttachments
+            | StoreError::BadLease { .. }
             | StoreError::Append(AppendError::Invalid(_)) => Failure::Usage(message),
             StoreError::RunInProgress { .. } => Failure::Busy(message),
             _ => error.storage().map_or(Failure::No(message.clone()), |cause| of_storage(cause, message)),

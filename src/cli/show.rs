@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use lastword::format::encode;
 use lastword::model::Object;
-use lastword::{List, Metadata, Row, Session, SessionId, Store};
+use lastword::{List, Metadata, Row, Session, SessionId, StorageError, Store, StoreError};
 
 use super::failure::Failure;
 use super::{Context, output, session_to_find};
@@ -44,9 +44,24 @@ fn full_read(context: &Context, reader: Store, id: &SessionId) -> Result<Arc<Ses
     if !reader.is_unresolved(id)? {
         return Ok(reader.get_session(id)?);
     }
-    match context.writer() {
+    match Store::open(&context.data, context.options()) {
         Ok(writer) => Ok(writer.get_session(id)?),
-        Err(_) => Ok(reader.get_session(id)?),
+        Err(error) if may_only_read(&error) => Ok(reader.get_session(id)?),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Whether somebody else writes, or this user may not, or this version should not.
+fn may_only_read(error: &StoreError) -> bool {
+    match error.storage() {
+        Some(StorageError::Io { source, .. }) => {
+            matches!(source.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
+        }
+        Some(error) => matches!(
+            error,
+            StorageError::Busy { .. } | StorageError::NewerFormat { .. } | StorageError::NetworkFileSystem { .. }
+        ),
+        None => false,
     }
 }
 

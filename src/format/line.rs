@@ -105,6 +105,7 @@ impl<'a> EventRef<'a> {
     pub fn to_fold(&self) -> FoldEvent<'_> {
         FoldEvent {
             seq: self.seq,
+            is_foreign: self.ids == Ids::Foreign,
             name: &self.name,
             payload: self.payload.unwrap_or_default(),
             created_at: self.created_at,

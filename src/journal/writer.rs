@@ -224,6 +224,11 @@ impl RunJournal {
         self.progress.end();
     }
 
+    /// Whether it is sealed, without waiting for whoever appends: then it is not, as far as anybody knows.
+    pub fn is_surely_sealed(&self) -> bool {
+        self.pen.try_lock().is_some_and(|pen| pen.position.seal.is_sealed())
+    }
+
     /// When it was last appended to; 0 if never.
     pub fn last_used_micros(&self) -> i64 {
         self.last_used_micros.load(Ordering::Relaxed)

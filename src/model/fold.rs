@@ -15,6 +15,8 @@ use crate::limits::{CARD_ARG_CHARS_MAX, CARD_ARGS_KEYS_MAX};
 pub struct FoldEvent<'a> {
     /// Its number, if the line had a usable one.
     pub seq: Option<u64>,
+    /// Whether the number is another run's, so that it says nothing of this run's events.
+    pub is_foreign: bool,
     /// Its name.
     pub name: &'a str,
     /// The text of its payload; empty if it has none.
@@ -200,7 +202,7 @@ pub struct Folder {
 impl Folder {
     /// Takes the next event. An event whose number was there already is the same event and does not count again.
     pub fn push(&mut self, event: &FoldEvent<'_>) {
-        if event.seq.is_some_and(|seq| !self.seen.insert(seq)) {
+        if !event.is_foreign && event.seq.is_some_and(|seq| !self.seen.insert(seq)) {
             return;
         }
         match event.name {
@@ -315,11 +317,11 @@ impl Folder {
         let id = tool_id(&fields);
         let name = given_text(&fields, "name");
         let is_named = |card: &FoldedCard| name.is_empty() || card.card.name() == name;
-        let is_meant = |card: &FoldedCard| match (&id, &card.tool_id) {
-            (Some(id), Some(own)) => own == id,
-            _ => is_named(card),
-        };
-        if let Some(nth) = self.open.iter().rposition(|at| is_meant(&self.folded.cards[*at])) {
+        let cards = &self.folded.cards;
+        let has_id = |at: &usize| id.is_some() && cards[*at].tool_id == id;
+        let is_meant = |at: &usize| (id.is_none() || cards[*at].tool_id.is_none()) && is_named(&cards[*at]);
+        let found = self.open.iter().rposition(has_id).or_else(|| self.open.iter().rposition(is_meant));
+        if let Some(nth) = found {
             let at = self.open.remove(nth);
             close_card(self.folded.cards[at].card.fields_mut(), &fields);
         }
@@ -399,7 +401,7 @@ mod tests {
         for (at, (name, payload)) in events.iter().enumerate() {
             let seq = at as u64 + 1;
             let created_at = format!("{}.5", 100 + at);
-            folder.push(&FoldEvent { seq: Some(seq), name, payload, created_at: Some(&created_at) });
+            folder.push(&FoldEvent { seq: Some(seq), is_foreign: false, name, payload, created_at: Some(&created_at) });
         }
         folder.finish()
     }
@@ -503,7 +505,13 @@ mod tests {
         let mut folder = Folder::default();
         for (seq, text) in [(1, "a"), (3, "c"), (2, "b"), (3, "c"), (2, "b"), (4, "d")] {
             let payload = format!(r#"{{"text":"{text}"}}"#);
-            folder.push(&FoldEvent { seq: Some(seq), name: "token", payload: &payload, created_at: None });
+            folder.push(&FoldEvent {
+                seq: Some(seq),
+                is_foreign: false,
+                name: "token",
+                payload: &payload,
+                created_at: None,
+            });
         }
         assert_eq!(folder.finish().rows[0].content, "acbd");
     }

@@ -1,6 +1,8 @@
 //! The rows that tell the user that an answer did not end by itself: their words, and what they note for a later read.
 
-use super::json::Object;
+use std::borrow::Cow;
+
+use super::json::{Object, text_of};
 use super::row::Row;
 use super::text::{is_truthy, python_text};
 
@@ -49,6 +51,8 @@ pub enum Finding {
     FailedPending(String),
     /// There is nothing left to hope for.
     Lost,
+    /// Its producer said why it failed, and there is nothing left to hope for.
+    FailedLost(String),
 }
 
 impl Finding {
@@ -67,6 +71,9 @@ impl Finding {
                     "The answer failed: {why}\nWhat had arrived was recovered from the run journal and stands above; \
                      please try again."
                 );
+            }
+            Finding::FailedLost(why) => {
+                return format!("The answer failed: {why}\nno agent output was recovered; please try again.");
             }
             Finding::FailedPending(why) => {
                 return format!("The answer failed: {why}\nNothing else of it has been found yet; please try again.");
@@ -121,7 +128,7 @@ pub struct Retry {
     /// The run, as the marker has it; empty if it names none.
     pub run: String,
     /// How often its journal was looked at in vain; none if what is noted is no such number.
-    pub attempts: Option<u32>,
+    pub attempts: Option<i64>,
     /// Since when.
     pub first_seen: FirstSeen,
 }
@@ -132,7 +139,10 @@ impl Retry {
         let fields = row.fields();
         (is_interrupted(row) && fields.is_true(ARMED)).then(|| Retry {
             run: fields.get(RETRY_RUN).filter(|run| is_truthy(run)).map(python_text).unwrap_or_default().into_owned(),
-            attempts: fields.get(RETRY_ATTEMPTS).map_or(Some(0), |attempts| attempts.parse().ok()),
+            attempts: match fields.get(RETRY_ATTEMPTS) {
+                Some(noted) if is_truthy(noted) => whole_number(noted).map(|attempts| attempts as i64),
+                _ => Some(0),
+            },
             first_seen: first_seen(fields),
         })
     }
@@ -140,12 +150,19 @@ impl Retry {
 
 fn first_seen(fields: &Object) -> FirstSeen {
     match fields.get(RETRY_FIRST_SEEN) {
-        None | Some("null" | "0") => FirstSeen::Unknown,
-        Some(raw) => match raw.parse::<f64>() {
-            Ok(at) if at.is_finite() => FirstSeen::At(at),
-            _ => FirstSeen::Unusable,
-        },
+        Some(noted) if is_truthy(noted) => number(noted).map_or(FirstSeen::Unusable, FirstSeen::At),
+        _ => FirstSeen::Unknown,
     }
+}
+
+/// A number, also if it was noted as a text or as true.
+fn number(noted: &str) -> Option<f64> {
+    let text = if noted == "true" { Cow::Borrowed("1") } else { text_of(noted).unwrap_or(Cow::Borrowed(noted)) };
+    text.trim().parse().ok().filter(|number: &f64| number.is_finite())
+}
+
+fn whole_number(noted: &str) -> Option<f64> {
+    number(noted).filter(|number| number.fract() == 0.0)
 }
 
 /// Whether a row says that an answer was interrupted.
@@ -165,7 +182,7 @@ pub fn arm(marker: &mut Row, run: &str, attempts: u32, first_seen_seconds: i64) 
 }
 
 /// Notes one more look in vain.
-pub fn spend(marker: &mut Row, attempts: u32, first_seen_seconds: Option<i64>) {
+pub fn spend(marker: &mut Row, attempts: i64, first_seen_seconds: Option<i64>) {
     marker.fields_mut().set(RETRY_ATTEMPTS, attempts.to_string());
     if let Some(seconds) = first_seen_seconds {
         marker.fields_mut().set(RETRY_FIRST_SEEN, seconds.to_string());
@@ -203,6 +220,7 @@ mod tests {
 
     #[test]
     fn undecided_words_never_say_that_it_is_lost() {
+        assert!(Finding::FailedLost("bad key".to_owned()).words().contains("no agent output was recovered"));
         for finding in [Finding::Pending, Finding::FailedPending("bad key".to_owned())] {
             assert!(!finding.words().contains("no agent output was recovered"), "{finding:?}");
         }
@@ -231,6 +249,10 @@ mod tests {
         assert_eq!(notes(odd), (None, FirstSeen::Unusable));
         let fine = r#","_journal_retry_attempts":3,"_journal_retry_first_seen_ts":17.5"#;
         assert_eq!(notes(fine), (Some(3), FirstSeen::At(17.5)));
+        let as_text = r#","_journal_retry_attempts":"3","_journal_retry_first_seen_ts":"17""#;
+        assert_eq!(notes(as_text), (Some(3), FirstSeen::At(17.0)));
+        let huge = r#","_journal_retry_attempts":99999999999999999999,"_journal_retry_first_seen_ts":0.0"#;
+        assert_eq!(notes(huge), (Some(i64::MAX), FirstSeen::Unknown));
         assert_eq!(Retry::of(&Row::parse(r#"{"_error":true,"_pending_journal_recovery":true}"#)), None);
     }
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::json::Object;
-use super::text::python_text;
+use super::text::{is_truthy, python_text};
 
 /// A message of the conversation, with every key that anyone put into it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -40,9 +40,10 @@ impl Row {
         self.fields.text("role").unwrap_or_default()
     }
 
-    /// The text of its content. Content that is no text is given as the reference program would print it.
+    /// The text of its content. Content that is no text is given as the reference program would print it, and nothing
+    /// for what it takes for none.
     pub fn content(&self) -> Cow<'_, str> {
-        self.fields.get("content").map(python_text).unwrap_or_default()
+        self.fields.get("content").filter(|value| is_truthy(value)).map(python_text).unwrap_or_default()
     }
 
     /// When it was said, in whole seconds.

@@ -325,6 +325,11 @@ impl Session {
         }
     }
 
+    /// Whether a list can be added to: it is one, or is missing.
+    pub fn is_list(&self, list: List) -> bool {
+        self.find(list.key()).is_none_or(|at| matches!(self.entries[at].slot, Slot::Items(_)))
+    }
+
     /// How many items a list has.
     pub fn len(&self, list: List) -> usize {
         self.items(list).len()
@@ -338,6 +343,11 @@ impl Session {
     /// The JSON texts of a list's items.
     pub fn texts(&self, list: List) -> impl DoubleEndedIterator<Item = &str> + ExactSizeIterator {
         self.items(list).iter().map(|piece| piece.text(&self.source))
+    }
+
+    /// The JSON text of one item.
+    pub fn item(&self, list: List, index: usize) -> Option<&str> {
+        self.items(list).get(index).map(|piece| piece.text(&self.source))
     }
 
     /// The rows of the transcript, each parsed as it is reached.

@@ -4,9 +4,9 @@
 
 use std::borrow::Cow;
 
-use serde_json::Value;
+use serde_json::value::RawValue;
 
-use super::json::text_of;
+use super::json::{Fields, text_of};
 
 /// White space in the reference program's sense: Unicode's, and the four ASCII separators.
 pub fn is_blank(c: char) -> bool {
@@ -46,24 +46,36 @@ pub fn python_text(raw: &str) -> Cow<'_, str> {
     if let Some(text) = text_of(raw) {
         return text;
     }
-    match serde_json::from_str::<Value>(raw) {
-        Ok(value) => Cow::Owned(represent(&value)),
-        Err(_) => Cow::Borrowed(raw),
+    Cow::Owned(represent(raw))
+}
+
+/// A JSON value as the reference program's language shows it inside another one.
+fn represent(raw: &str) -> String {
+    let raw = raw.trim_ascii();
+    match raw.as_bytes().first() {
+        Some(b'n') => "None".to_owned(),
+        Some(b't') => "True".to_owned(),
+        Some(b'f') => "False".to_owned(),
+        Some(b'"') => represent_string(&text_of(raw).unwrap_or_default()),
+        Some(b'[') => {
+            let items: Vec<&RawValue> = serde_json::from_str(raw).unwrap_or_default();
+            format!("[{}]", join(items.iter().map(|item| represent(item.get()))))
+        }
+        Some(b'{') => {
+            let fields = Fields::parse(raw).map(|fields| fields.0).unwrap_or_default();
+            let field =
+                |(key, value): &(Cow<'_, str>, &str)| format!("{}: {}", represent_string(key), represent(value));
+            format!("{{{}}}", join(fields.iter().map(field)))
+        }
+        _ => represent_number(raw),
     }
 }
 
-fn represent(value: &Value) -> String {
-    match value {
-        Value::Null => "None".to_owned(),
-        Value::Bool(true) => "True".to_owned(),
-        Value::Bool(false) => "False".to_owned(),
-        Value::Number(number) if number.is_f64() => represent_float(number.as_f64().unwrap_or_default()),
-        Value::Number(number) => number.to_string(),
-        Value::String(text) => represent_string(text),
-        Value::Array(items) => format!("[{}]", join(items.iter().map(represent))),
-        Value::Object(fields) => {
-            format!("{{{}}}", join(fields.iter().map(|(k, v)| format!("{}: {}", represent_string(k), represent(v)))))
-        }
+fn represent_number(raw: &str) -> String {
+    match raw.parse::<f64>() {
+        Ok(number) if raw.contains(['.', 'e', 'E']) => represent_float(number),
+        _ if raw == "-0" => "0".to_owned(),
+        _ => raw.to_owned(),
     }
 }
 
@@ -82,6 +94,12 @@ fn represent_float(number: f64) -> String {
     }
 }
 
+/// Whether a character inside a list or an object is shown as it is: white space and invisible ones are not.
+fn is_shown(c: char) -> bool {
+    let is_invisible = matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
+    c == ' ' || !(c.is_control() || c.is_whitespace() || is_invisible)
+}
+
 fn represent_string(text: &str) -> String {
     let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
     let mut out = String::from(quote);
@@ -92,7 +110,10 @@ fn represent_string(text: &str) -> String {
             '\r' => out.push_str("\\r"),
             '\t' => out.push_str("\\t"),
             c if c == quote => out.extend(['\\', c]),
-            c => out.push(c),
+            c if is_shown(c) => out.push(c),
+            c if u32::from(c) < 0x100 => out.push_str(&format!("\\x{:02x}", u32::from(c))),
+            c if u32::from(c) < 0x1_0000 => out.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c => out.push_str(&format!("\\U{:08x}", u32::from(c))),
         }
     }
     out.push(quote);
@@ -115,6 +136,9 @@ mod tests {
             (r#"[1, "a", null]"#, "[1, 'a', None]"),
             (r#"{"k": "it's"}"#, r#"{'k': "it's"}"#),
             (r#""plain""#, "plain"),
+            (r#"{"b": 1, "a": {"d": true, "c": false}}"#, "{'b': 1, 'a': {'d': True, 'c': False}}"),
+            ("[100000000000000000000, -0, -0.0, 1E3]", "[100000000000000000000, 0, -0.0, 1000.0]"),
+            ("[\"a\u{a0}b\u{200b}\", \"\\u0000\"]", r"['a\xa0b\u200b', '\x00']"),
         ] {
             assert_eq!(python_text(raw), text, "{raw}");
         }

@@ -36,7 +36,10 @@ impl ToolCard {
 
     /// The row that the card belongs to.
     pub fn row_index(&self) -> Option<usize> {
-        self.fields.get("assistant_msg_idx")?.parse().ok()
+        let noted = self.fields.get("assistant_msg_idx")?;
+        let as_float =
+            || noted.parse().ok().filter(|index: &f64| *index >= 0.0 && index.fract() == 0.0 && *index < 1e15);
+        noted.parse().ok().or_else(|| as_float().map(|index| index as usize))
     }
 
     /// Ties the card to a row.

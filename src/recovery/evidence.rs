@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::format::{EventRef, Record};
 use crate::journal::{JournalReader, RunEnd};
-use crate::model::fold::{Folded, Folder};
+use crate::model::fold::{Folded, Folder, Provenance};
 use crate::model::{Object, Row, RunId, SessionId, TerminalState, is_truthy, text_of, trim};
 use crate::storage::{Storage, StorageError};
 
@@ -15,6 +15,8 @@ pub enum JournalState {
     Unnameable,
     /// Nothing, or no bytes: it may still appear.
     Arriving,
+    /// Something that the disk would not let us read now.
+    Unreadable,
     /// So many bytes, and more may come.
     Unsealed {
         /// How far it was read.
@@ -82,7 +84,17 @@ impl Evidence {
     pub(super) fn unsealed_bytes(&self) -> Option<u64> {
         match self.journal {
             JournalState::Unsealed { bytes } => Some(bytes),
+            JournalState::Arriving => Some(0),
             _ => None,
+        }
+    }
+
+    /// What rows of it say of where they come from: a run that an event of ours has ended did so normally, unless its
+    /// producer was found dead.
+    pub(super) fn provenance<'r>(&self, run: &'r str) -> Provenance<'r> {
+        match self.is_ours && self.ending != Ending::Crashed {
+            true => Provenance::Live(run),
+            false => Provenance::Recovered(run),
         }
     }
 
@@ -92,10 +104,17 @@ impl Evidence {
     }
 }
 
-/// Looks at a run's journal, whatever its id looks like.
-pub fn look(storage: &Arc<dyn Storage>, session: &SessionId, run: &str) -> Result<Evidence, StorageError> {
-    let Ok(id) = RunId::parse(run) else { return Ok(Evidence::none(JournalState::Unnameable)) };
-    let Some(mut reader) = JournalReader::open(storage, session, &id)? else {
+/// Looks at a run's journal, whatever its id looks like. One that cannot be read must not take the session with it.
+pub fn look(storage: &Arc<dyn Storage>, session: &SessionId, run: &str) -> Evidence {
+    match RunId::parse(run) {
+        Err(_) => Evidence::none(JournalState::Unnameable),
+        Ok(id) => read(storage, session, &id).unwrap_or_else(|_| Evidence::none(JournalState::Unreadable)),
+    }
+}
+
+/// Reads a run's journal to its end.
+pub fn read(storage: &Arc<dyn Storage>, session: &SessionId, run: &RunId) -> Result<Evidence, StorageError> {
+    let Some(mut reader) = JournalReader::open(storage, session, run)? else {
         return Ok(Evidence::none(JournalState::Arriving));
     };
     let mut read = Reading::default();
@@ -104,7 +123,7 @@ pub fn look(storage: &Arc<dyn Storage>, session: &SessionId, run: &str) -> Resul
             read.add(&event);
         }
     }
-    Ok(read.finish(session, run, reader.read_to()))
+    Ok(read.finish(session, run.as_str(), reader.read_to()))
 }
 
 /// A journal as far as it was read.

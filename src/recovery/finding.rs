@@ -23,6 +23,14 @@ pub(super) fn finding_of(evidence: &Evidence) -> Finding {
     }
 }
 
+/// What is to be said when nothing is left to hope for.
+pub(super) fn lost(evidence: &Evidence) -> Finding {
+    match finding_of(evidence) {
+        Finding::FailedPending(why) => Finding::FailedLost(why),
+        _ => Finding::Lost,
+    }
+}
+
 /// The marker of a run that an event of ours has ended; none if it ended by itself.
 pub(super) fn final_marker(evidence: &Evidence, run: &str, now_seconds: i64) -> Option<Row> {
     let mut marker = match (&evidence.failure, evidence.ending) {

@@ -15,7 +15,7 @@ mod retry;
 mod turn;
 mod watch;
 
-pub use self::evidence::{Ending, Evidence, Failure, JournalState, look};
+pub use self::evidence::{Ending, Evidence, Failure, JournalState, look, read};
 pub use self::pending::{fold_ended, keep_unanswered};
 pub use self::plan::{Facts, Plan, RecoveryOptions, Step, plan};
 pub use self::retry::fold_late;

@@ -43,8 +43,7 @@ fn place_turn(
     provenance: Provenance<'_>,
     now: Timestamp,
 ) -> Result<Turn, NotAList> {
-    // Whoever ends a run of ours has not saved its prompt before.
-    if let Some(turn) = Turn::of_pending(session, pending, provenance.run()).filter(|_| !provenance.is_live()) {
+    if let Some(turn) = Turn::of_pending(session, pending, provenance) {
         return Ok(turn);
     }
     let mut row = user_row(pending, now.whole_seconds());
@@ -67,13 +66,17 @@ pub(super) fn recover_turn(
     answer: &Answer<'_>,
     facts: &Facts<'_>,
 ) -> Result<Step, NotAList> {
-    if let Some(core) = facts.core.as_ref().filter(|_| session.is_empty(List::Messages)) {
-        take_over(session, core)?;
-    }
-    session.clear_pending();
     let Answer { run, evidence, now } = answer;
-    let provenance = Provenance::Recovered(run);
-    let mut turn = place_turn(session, pending, provenance, *now)?;
+    let provenance = evidence.provenance(run);
+    let core_turn = match facts.core.as_ref().filter(|_| session.is_empty(List::Messages)) {
+        Some(core) => take_over(session, core).map(|()| Turn::with_words(session, &pending.message))?,
+        None => None,
+    };
+    session.clear_pending();
+    let mut turn = match core_turn {
+        Some(turn) => turn,
+        None => place_turn(session, pending, provenance, *now)?,
+    };
     let saved_error = evidence.error_row.as_ref().and_then(|error| find_error(session, &turn, error));
     turn.rows.end = saved_error.unwrap_or(turn.rows.end);
     let merged = merge(session, &turn, &evidence.folded, provenance, now.whole_seconds())?;
@@ -116,8 +119,11 @@ fn cause(pending: &PendingTurn, facts: &Facts<'_>) -> &'static str {
     }
 }
 
-/// The rows and cards of the agent's own transcript become the session's.
+/// The rows and cards of the agent's own transcript become the session's, if it has any rows.
 fn take_over(session: &mut Session, core: &Session) -> Result<(), NotAList> {
+    if core.is_empty(List::Messages) {
+        return Ok(());
+    }
     for list in [List::Messages, List::ToolCalls] {
         core.texts(list).try_for_each(|item| session.push_item(list, item))?;
     }

@@ -1,13 +1,16 @@
 //! Decide: what becomes of a session whose answers were interrupted. Pure: a session and what is known in, the session
 //! as it should be out, or nothing if it is as it should be.
 
-use std::collections::HashMap;
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use super::evidence::Evidence;
 use super::pending::recover_turn;
 use super::retry::resolve_marker;
+use super::turn::Turn;
 use crate::clock::Timestamp;
+use crate::model::marker::{Retry, is_interrupted};
 use crate::model::{NotAList, Session};
 
 /// How long recovery hopes.
@@ -76,7 +79,7 @@ pub enum Step {
     /// One more look was in vain.
     Spent {
         /// Looks so far.
-        attempts: u32,
+        attempts: i64,
     },
     /// There is nothing left to hope for.
     GaveUp,
@@ -99,15 +102,38 @@ pub struct Plan {
 pub fn plan(session: &Session, facts: &Facts<'_>) -> Result<Option<Plan>, NotAList> {
     let mut plan = Plan { session: session.clone(), steps: Vec::new(), touches: false };
     // From the last to the first, because rows are only ever added above a marker.
+    let mut marked = HashSet::new();
     for at in session.messages_with("\"interrupted\"").into_iter().rev() {
-        plan.steps.extend(resolve_marker(&mut plan.session, at, facts)?);
+        let row = session.message(at).unwrap_or_default();
+        let retry = Retry::of(&row).map(|retry| retry.run);
+        let run = retry.clone().or_else(|| row.run().filter(|_| is_interrupted(&row)).map(Cow::into_owned));
+        let is_new = run.filter(|run| !run.is_empty()).is_none_or(|run| marked.insert(run));
+        plan.steps.extend(match retry {
+            Some(run) if !is_new => drop_marker(&mut plan.session, at, &run)?,
+            _ => resolve_marker(&mut plan.session, at, facts)?,
+        });
     }
     if let (Some(evidence), Some(pending)) = (&facts.pending, session.pending_turn()) {
         let run = session.active_run().unwrap_or_default().into_owned();
         let answer = Answer { run: &run, evidence, now: facts.now };
-        let step = recover_turn(&mut plan.session, &pending, &answer, facts)?;
+        let step = match marked.contains(&run) && Turn::with_words(&plan.session, &pending.message).is_some() {
+            // Its turn was recovered before: only the note that it waits was left behind.
+            true => forget_turn(&mut plan.session),
+            false => recover_turn(&mut plan.session, &pending, &answer, facts)?,
+        };
         plan.steps.push((run, step));
         plan.touches = true;
     }
     Ok((!plan.steps.is_empty()).then_some(plan))
+}
+
+fn forget_turn(session: &mut Session) -> Step {
+    session.clear_pending();
+    Step::Folded
+}
+
+/// One run has one marker: an armed one that stands above another of the same run goes.
+fn drop_marker(session: &mut Session, at: usize, run: &str) -> Result<Option<(String, Step)>, NotAList> {
+    session.splice_messages(at..at + 1, &[])?;
+    Ok(Some((run.to_owned(), Step::Mended)))
 }

@@ -3,8 +3,8 @@
 
 use super::errors::{find_error, tag_error};
 use super::evidence::{Ending, Evidence, JournalState};
-use super::finding::{final_marker, finding_of};
-use super::merge::{Merged, merge};
+use super::finding::{final_marker, finding_of, lost};
+use super::merge::{ContextRows, Merged, merge};
 use super::plan::{Answer, Facts, Step};
 use super::turn::Turn;
 use super::watch::growing_run;
@@ -23,7 +23,7 @@ pub(super) fn resolve_marker(
     let answer = |run| facts.runs.get(run).map(|evidence| Answer { run, evidence, now: facts.now });
     if let Some(retry) = Retry::of(&row) {
         let step = match answer(&retry.run) {
-            _ if retry.run.is_empty() => Some(give_up(session, at, row, "")?),
+            _ if retry.run.is_empty() => Some(give_up(session, at, row, None)?),
             Some(answer) => retry_marker(session, Marker { at, row, retry: &retry }, &answer, facts)?,
             None => None,
         };
@@ -63,24 +63,28 @@ fn retry_marker(
         FirstSeen::At(first) => facts.now.seconds() - first,
         FirstSeen::Unknown | FirstSeen::Unusable => 0.0,
     };
-    let (attempts_max, age_max) = (facts.options.attempts_max, facts.options.give_up_after.as_secs_f64());
+    let (attempts_max, age_max) = (i64::from(facts.options.attempts_max), facts.options.give_up_after.as_secs_f64());
     match evidence.journal {
-        _ if attempts >= attempts_max || age > age_max => give_up(session, at, row, answer.run).map(Some),
+        JournalState::Unreadable => Ok(None),
+        _ if attempts >= attempts_max || age > age_max => give_up(session, at, row, Some(answer)).map(Some),
         JournalState::Arriving => mend(session, Marker { at, row, retry }, facts),
-        _ if attempts + 1 >= attempts_max => give_up(session, at, row, answer.run).map(Some),
-        _ => spend(session, Marker { at, row, retry }, attempts + 1, facts).map(Some),
+        _ if attempts.saturating_add(1) >= attempts_max => give_up(session, at, row, Some(answer)).map(Some),
+        _ => spend(session, Marker { at, row, retry }, attempts.saturating_add(1), facts).map(Some),
     }
 }
 
-fn give_up(session: &mut Session, at: usize, mut row: Row, run: &str) -> Result<Step, NotAList> {
-    marker::settle(&mut row, &Finding::Lost, run);
+/// Nothing asks for another look any more. Should the journal change all the same, the next read sees it.
+fn give_up(session: &mut Session, at: usize, mut row: Row, answer: Option<&Answer<'_>>) -> Result<Step, NotAList> {
+    let finding = answer.map_or(Finding::Lost, |answer| lost(answer.evidence));
+    marker::settle(&mut row, &finding, answer.map_or("", |answer| answer.run));
+    marker::set_folded_bytes(&mut row, answer.and_then(|answer| answer.evidence.unsealed_bytes()));
     session.replace_message(at, &row)?;
     Ok(Step::GaveUp)
 }
 
-fn spend(session: &mut Session, mut marker: Marker<'_>, attempts: u32, facts: &Facts<'_>) -> Result<Step, NotAList> {
-    let is_known = matches!(marker.retry.first_seen, FirstSeen::At(_));
-    marker::spend(&mut marker.row, attempts, (!is_known).then(|| facts.now.whole_seconds()));
+fn spend(session: &mut Session, mut marker: Marker<'_>, attempts: i64, facts: &Facts<'_>) -> Result<Step, NotAList> {
+    let is_unusable = marker.retry.first_seen == FirstSeen::Unusable;
+    marker::spend(&mut marker.row, attempts, is_unusable.then(|| facts.now.whole_seconds()));
     session.replace_message(marker.at, &marker.row)?;
     Ok(Step::Spent { attempts })
 }
@@ -113,7 +117,10 @@ fn grow(session: &mut Session, at: usize, answer: &Answer<'_>) -> Result<Option<
 /// The run's rows land above its marker, and the marker says what is known now, or goes.
 fn merge_above(session: &mut Session, at: usize, answer: &Answer<'_>) -> Result<Merged, NotAList> {
     let turn = Turn::above(session, at);
-    let (provenance, now) = (Provenance::Recovered(answer.run), answer.now.whole_seconds());
+    let (provenance, now) = (answer.evidence.provenance(answer.run), answer.now.whole_seconds());
+    if let Some(user) = turn.user.filter(|_| provenance.is_live()) {
+        retag(session, user, provenance)?;
+    }
     let merged = merge(session, &turn, &answer.evidence.folded, provenance, now)?;
     close_marker(session, at + merged.added, answer)?;
     Ok(merged)
@@ -147,19 +154,15 @@ pub fn fold_late(
     let is_own = |at: &usize| session.message(*at).is_some_and(|row| is_marker_of(&row, run));
     let Some(at) = session.messages_with("\"interrupted\"").into_iter().rfind(is_own) else { return Ok(None) };
     let mut session = session.clone();
-    let turn = Turn::above(&session, at);
-    let provenance = Provenance::Live(run);
-    if let Some(user) = turn.user {
-        retag(&mut session, user, provenance)?;
-    }
-    let merged = merge(&mut session, &turn, &evidence.folded, provenance, now.whole_seconds())?;
-    close_marker(&mut session, at + merged.added, &Answer { run, evidence, now })?;
+    merge_above(&mut session, at, &Answer { run, evidence, now })?;
     Ok(Some(session))
 }
 
-fn is_marker_of(row: &Row, run: &str) -> bool {
-    let armed_for = Retry::of(row).map(|retry| retry.run);
-    marker::is_interrupted(row) && (armed_for.as_deref() == Some(run) || row.run().as_deref() == Some(run))
+/// Whether a marker waits for more of a run. One that has said its last word does not.
+pub(super) fn is_marker_of(row: &Row, run: &str) -> bool {
+    let is_armed = Retry::of(row).is_some_and(|retry| retry.run == run);
+    let may_grow = marker::is_interrupted(row) && marker::folded_bytes(row).is_some();
+    is_armed || (may_grow && row.run().as_deref() == Some(run))
 }
 
 /// The prompt of a run that ended normally after all no longer says that it was recovered.
@@ -168,6 +171,8 @@ fn retag(session: &mut Session, at: usize, provenance: Provenance<'_>) -> Result
     if row.run().as_deref() != Some(provenance.run()) {
         return Ok(());
     }
+    let old = row.clone();
     provenance.retag(row.fields_mut());
+    ContextRows::of(session, provenance.run()).replace(session, &old, &row)?;
     session.replace_message(at, &row)
 }

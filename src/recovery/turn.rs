@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use crate::model::fold::Provenance;
 use crate::model::{List, PendingTurn, Row, Session, is_truthy, normal_form};
 
 /// A turn: the rows behind its user row, up to the next turn or to a marker.
@@ -30,16 +31,22 @@ impl Turn {
         Turn { user, rows: user.map_or(0, |user| user + 1)..marker }
     }
 
-    /// The pending turn, if its user row is in the transcript already: at the very end, or with rows of its own answer
-    /// behind it. The same words in an older turn are another turn, and so are those that another run answers.
-    pub(super) fn of_pending(session: &Session, pending: &PendingTurn, run: &str) -> Option<Self> {
+    /// The last turn of the transcript, if its user row has these words.
+    pub(super) fn with_words(session: &Session, words: &str) -> Option<Self> {
         let len = session.len(List::Messages);
         let user = last_user(session, len)?;
-        let row = session.message(user)?;
-        let turn = Turn { user: Some(user), rows: user + 1..len };
-        let is_same = normal_form(&row.content()) == normal_form(&pending.message)
-            && row.run().is_none_or(|known| known == run)
-            && (turn.rows.is_empty() || is_of(&row, pending) || turn.names(session, run));
+        let is_same = normal_form(&session.message(user)?.content()) == normal_form(words);
+        is_same.then(|| Turn { user: Some(user), rows: user + 1..len })
+    }
+
+    /// The pending turn, if its user row is in the transcript already: at the very end, or with rows of its own answer
+    /// behind it. The same words in an older turn are another turn, and so are those that another run answers.
+    pub(super) fn of_pending(session: &Session, pending: &PendingTurn, provenance: Provenance<'_>) -> Option<Self> {
+        let run = provenance.run();
+        let turn = Turn::with_words(session, &pending.message)?;
+        let row = session.message(turn.user?)?;
+        let is_same = row.run().is_none_or(|known| known == run)
+            && (is_of(&row, pending) || turn.names(session, run) || (turn.rows.is_empty() && !provenance.is_live()));
         is_same.then_some(turn)
     }
 
@@ -48,10 +55,17 @@ impl Turn {
     }
 }
 
+/// How much earlier than the turn's own note of its beginning its user row may have been stamped.
+const STAMPED_BEFORE_SECONDS: i64 = 2;
+
 /// Whether a user row with the pending turn's words was written for it, and not for an older one.
 fn is_of(row: &Row, pending: &PendingTurn) -> bool {
     let began = pending.started_at.filter(|at| *at > 0.0).map(|at| at as i64);
-    matches!((row.timestamp(), began), (Some(said), Some(began)) if said >= began)
+    match (row.timestamp(), began) {
+        (Some(said), Some(began)) => said >= began.saturating_sub(STAMPED_BEFORE_SECONDS),
+        (None, _) => true,
+        (Some(_), None) => false,
+    }
 }
 
 /// The row of a pending turn.

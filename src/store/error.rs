@@ -39,6 +39,22 @@ pub enum StoreError {
     /// The attachments are no list.
     #[error("the attachments are not a JSON list: give a list, or none")]
     BadAttachments,
+    /// The lease is no number of seconds that can be granted.
+    #[error("the lease is not a number of seconds from 0 to {max}: choose another, or none")]
+    BadLease {
+        /// The longest.
+        max: f64,
+    },
+    /// A run's journal may hold what no session has yet.
+    #[error(
+        "run {run} of session {session} may hold an answer that was not found yet: remove it when its marker is resolved"
+    )]
+    RunNotFolded {
+        /// The session.
+        session: SessionId,
+        /// The run.
+        run: RunId,
+    },
     /// Another run of this session has not ended.
     #[error("session {session} is busy with run {run}: wait until it ends, or end it")]
     RunInProgress {
@@ -112,8 +128,10 @@ impl StoreError {
             | StoreError::TooLong { .. }
             | StoreError::EmptyMessage
             | StoreError::BadAttachments
+            | StoreError::BadLease { .. }
             | StoreError::Append(AppendError::Invalid(_)) => "invalid_argument",
             StoreError::RunInProgress { .. } => "run_in_progress",
+            StoreError::RunNotFolded { .. } => "refused",
             StoreError::WrongShape { .. } => "wrong_shape",
             StoreError::Append(AppendError::Sealed { .. }) => "sealed",
             StoreError::Sidecar(error) => sidecar_code(error),

@@ -32,7 +32,9 @@ pub(super) struct Lease {
 
 impl Lease {
     pub(super) fn holds_at(&self, now: Timestamp) -> bool {
-        now.seconds() - self.renewed_at.seconds() <= self.seconds
+        let age = now.seconds() - self.renewed_at.seconds();
+        // A sign of life from further in the future than the lease is a wrong clock.
+        (-self.seconds..=self.seconds).contains(&age)
     }
 }
 
@@ -81,7 +83,7 @@ impl Gate {
 
     /// Whether somebody in this process works on a run. That its journal is open says nothing of a producer outside.
     pub(super) fn is_held(&self, run: &RunId) -> bool {
-        let is_open = self.open_run(run).is_some_and(|journal| !journal.seal().is_sealed());
+        let is_open = self.open_run(run).is_some_and(|journal| !journal.is_surely_sealed());
         let is_vouched = || self.vouched.lock().get(run).is_some_and(|token| token.strong_count() > 0);
         (is_open && !self.leases.lock().contains_key(run)) || is_vouched()
     }

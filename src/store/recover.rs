@@ -13,7 +13,6 @@ use crate::model::marker::{FirstSeen, Retry};
 use crate::model::{List, RunId, Session, SessionId};
 use crate::recovery::{Evidence, Facts, Growing, JournalState, Plan, Watch, look, plan};
 use crate::sidecar::{SaveIntent, SaveOptions, SidecarError};
-use crate::storage::StorageError;
 
 impl Store {
     /// Lets a run count as live while the guard lives: somebody in this process is about to append to it.
@@ -69,9 +68,10 @@ impl Shared {
         if read.watch.is_pending && !is_dead {
             return Ok(false);
         }
-        let armed = || read.watch.armed.iter().map(|retry| self.is_worth_a_try(session.id(), retry));
-        let growing = || read.watch.growing.iter().map(|growing| self.has_grown(session.id(), growing));
-        Ok(is_dead || any(armed())? || any(growing())?)
+        let id = session.id();
+        Ok(is_dead
+            || read.watch.armed.iter().any(|retry| self.is_worth_a_try(id, retry))
+            || read.watch.growing.iter().any(|growing| self.has_grown(id, growing)))
     }
 
     /// Whether nobody will end the pending turn any more: its run is not live, and it began before this process or
@@ -80,6 +80,10 @@ impl Shared {
         let run = session.active_run().unwrap_or_default();
         let Ok(run) = RunId::parse(&run) else { return Ok(true) };
         let began = session.pending_turn().and_then(|turn| turn.started_at);
+        let has_ended = gate.open_run(&run).is_some_and(|journal| journal.is_surely_sealed());
+        if has_ended {
+            return Ok(true);
+        }
         if gate.is_held(&run) || !self.is_due(began) {
             return Ok(false);
         }
@@ -109,31 +113,27 @@ impl Shared {
     }
 
     /// An armed marker whose journal is missing or empty costs nothing, until it is too old or notes no usable numbers.
-    fn is_worth_a_try(&self, session: &SessionId, retry: &Retry) -> Result<bool, StoreError> {
+    fn is_worth_a_try(&self, session: &SessionId, retry: &Retry) -> bool {
         let age = match retry.first_seen {
             FirstSeen::At(first) => self.clock.now().seconds() - first,
             FirstSeen::Unknown => 0.0,
-            FirstSeen::Unusable => return Ok(true),
+            FirstSeen::Unusable => return true,
         };
         let is_over = age > self.options.recovery.give_up_after.as_secs_f64();
-        let is_spent = retry.attempts.is_none_or(|attempts| attempts >= self.options.recovery.attempts_max);
-        let Ok(run) = RunId::parse(&retry.run) else { return Ok(true) };
-        Ok(is_over || is_spent || self.storage.journal_len(session, &run)?.is_some_and(|bytes| bytes > 0))
+        let is_spent = retry.attempts.is_none_or(|attempts| attempts >= i64::from(self.options.recovery.attempts_max));
+        let is_nameable = RunId::parse(&retry.run).is_ok();
+        is_over || is_spent || !is_nameable || self.journal_len(session, &retry.run).is_some_and(|bytes| bytes > 0)
     }
 
-    fn has_grown(&self, session: &SessionId, growing: &Growing) -> Result<bool, StoreError> {
-        let Ok(run) = RunId::parse(&growing.run) else { return Ok(false) };
-        Ok(self.storage.journal_len(session, &run)?.is_some_and(|bytes| growing.differs_from(bytes)))
+    fn has_grown(&self, session: &SessionId, growing: &Growing) -> bool {
+        self.journal_len(session, &growing.run).is_some_and(|bytes| growing.differs_from(bytes))
     }
 
     /// Looks at everything that the decision depends on.
     fn facts(&self, gate: &Gate, read: &Cached) -> Result<Facts<'_>, StoreError> {
         let (session, id) = (&read.session, read.session.id());
         let is_dead = read.watch.is_pending && self.is_dead(gate, session)?;
-        let pending = match session.active_run().filter(|_| is_dead) {
-            Some(run) => Some(look(&self.storage, id, &run)?),
-            None => None,
-        };
+        let pending = session.active_run().filter(|_| is_dead).map(|run| look(&self.storage, id, &run));
         let wants_core = pending.is_some() && session.is_empty(List::Messages);
         Ok(Facts {
             now: self.clock.now(),
@@ -141,15 +141,21 @@ impl Shared {
             options: &self.options.recovery,
             pending,
             core: if wants_core { self.core(id) } else { None },
-            runs: self.look_behind_markers(id, &read.watch)?,
+            runs: self.look_behind_markers(id, &read.watch),
         })
     }
 
-    fn look_behind_markers(&self, id: &SessionId, watch: &Watch) -> Result<HashMap<String, Evidence>, StorageError> {
+    fn look_behind_markers(&self, id: &SessionId, watch: &Watch) -> HashMap<String, Evidence> {
         let armed = watch.armed.iter().map(|retry| &retry.run).filter(|run| !run.is_empty());
-        let growing = watch.growing.iter().filter(|growing| self.has_grown(id, growing).unwrap_or(true));
+        let growing = watch.growing.iter().filter(|growing| self.has_grown(id, growing));
         let runs = armed.chain(growing.map(|growing| &growing.run));
-        runs.map(|run| Ok((run.clone(), look(&self.storage, id, run)?))).collect()
+        runs.map(|run| (run.clone(), look(&self.storage, id, run))).collect()
+    }
+
+    /// How long a run's journal is; nothing if there is none, or none that can be looked at now.
+    fn journal_len(&self, session: &SessionId, run: &str) -> Option<u64> {
+        let run = RunId::parse(run).ok()?;
+        self.storage.journal_len(session, &run).ok().flatten()
     }
 
     /// The agent's own transcript. One that cannot be read is as good as none.
@@ -157,15 +163,6 @@ impl Shared {
         let bytes = self.storage.core_transcript(id).ok().flatten()?;
         read_session(id, bytes).ok()
     }
-}
-
-fn any(looks: impl Iterator<Item = Result<bool, StoreError>>) -> Result<bool, StoreError> {
-    for look in looks {
-        if look? {
-            return Ok(true);
-        }
-    }
-    Ok(false)
 }
 
 /// Journals that were looked at and had nothing new need no second look until they change again.

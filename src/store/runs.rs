@@ -10,6 +10,7 @@ use crate::journal::{
     AppendError, Appended, JournalEvent, ReadOptions, Replay, ReplayLimits, RunEvents, RunJournal, RunReader,
     RunSummary, read_events, replay_session, summarize,
 };
+use crate::limits::LEASE_SECONDS_MAX;
 use crate::model::{Cursor, Event, PendingTurn, RunId, Session, SessionId};
 use crate::recovery::keep_unanswered;
 use crate::sidecar::SaveOptions;
@@ -49,6 +50,9 @@ impl UserTurn {
         let attachments = if self.attachments.is_empty() { "[]" } else { self.attachments.trim() };
         if serde_json::from_str::<Vec<serde::de::IgnoredAny>>(attachments).is_err() {
             return Err(StoreError::BadAttachments);
+        }
+        if self.lease_seconds.is_some_and(|seconds| !(0.0..=LEASE_SECONDS_MAX).contains(&seconds)) {
+            return Err(StoreError::BadLease { max: LEASE_SECONDS_MAX });
         }
         Ok(PendingTurn {
             message: self.message.clone(),
@@ -288,11 +292,7 @@ impl Store {
     pub fn remove_run(&self, session: &SessionId, run: &RunId) -> Result<(), StoreError> {
         let gate = self.shared.gates.of(session);
         let _alone = gate.document.lock();
-        if let Some(active) = self.shared.active_run(session)?
-            && active == run.as_str()
-        {
-            return Err(StoreError::RunInProgress { session: session.clone(), run: active });
-        }
+        self.shared.refuse_unfolded(&gate, session, run)?;
         if let Some(open) = gate.open_run(run) {
             open.fence("it was removed");
         }
@@ -332,11 +332,18 @@ impl Shared {
         RunJournal::new(session, run, opened, self.clock.clone(), self.shelf.clone())
     }
 
-    fn active_run(&self, session: &SessionId) -> Result<Option<String>, StoreError> {
-        match self.read(session) {
-            Ok(read) => Ok(read.session.active_run().map(|run| run.into_owned())),
-            Err(StoreError::NotFound { .. }) => Ok(None),
-            Err(error) => Err(error),
+    /// A run's journal goes only when its session holds what it says. What can be resolved is resolved first.
+    fn refuse_unfolded(&self, gate: &Gate, session: &SessionId, run: &RunId) -> Result<(), StoreError> {
+        let read = match self.resolve_alone(gate, session) {
+            Err(StoreError::NotFound { .. }) => return Ok(()),
+            read => read?,
+        };
+        if read.session.active_run().as_deref() == Some(run.as_str()) {
+            return Err(StoreError::RunInProgress { session: session.clone(), run: run.to_string() });
+        }
+        match read.watch.armed.iter().any(|retry| retry.run == run.as_str()) {
+            true => Err(StoreError::RunNotFolded { session: session.clone(), run: run.clone() }),
+            false => Ok(()),
         }
     }
 
@@ -346,7 +353,7 @@ impl Shared {
         let read = self.resolve_alone(gate, session)?;
         let Some(active) = read.session.active_run() else { return self.keep_prompt(&read.session) };
         let busy = || StoreError::RunInProgress { session: session.clone(), run: active.to_string() };
-        let run = RunId::parse(&active).map_err(|_| busy())?;
+        let Ok(run) = RunId::parse(&active) else { return self.keep_prompt(&read.session) };
         let is_sealed = summarize(&self.storage, session, &run)?.is_some_and(|summary| summary.seal.is_sealed());
         if !is_sealed && !self.is_dead(gate, &read.session)? {
             return Err(busy());

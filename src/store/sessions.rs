@@ -121,8 +121,10 @@ impl Store {
         let gate = self.shared.gates.of(id);
         let _alone = gate.document.lock();
         let runs = gate.open_runs();
+        let deleted = self.shared.storage.delete_session(id);
+        // Only now: whoever read it meanwhile has put it there again.
         self.shared.cache.remove(id);
-        if !self.shared.storage.delete_session(id).map_err(|error| self.fence_if_deleted(id, &runs, error))? {
+        if !deleted.map_err(|error| self.fence_if_deleted(id, &runs, error))? {
             return Err(not_found(id));
         }
         runs.iter().for_each(|run| run.fence(DELETED));

@@ -2,7 +2,7 @@
 
 use super::{Shared, StoreError};
 use crate::model::{List, NotAList, RunId, Session, SessionId};
-use crate::recovery::{Evidence, fold_ended, fold_late, look};
+use crate::recovery::{self, Evidence, fold_ended, fold_late};
 use crate::sidecar::{SaveIntent, SaveOptions};
 
 impl Shared {
@@ -16,7 +16,7 @@ impl Shared {
             Err(StoreError::NotFound { .. }) => return Ok(false),
             read => read?,
         };
-        let evidence = look(&self.storage, session, run.as_str())?;
+        let evidence = recovery::read(&self.storage, session, run)?;
         let folded = self
             .folded(&read.session, run, &evidence)
             .map_err(|source| StoreError::WrongShape { session: session.clone(), source })?;

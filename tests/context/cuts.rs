@@ -31,7 +31,13 @@ fn fold(events: &[Event]) -> Folded {
     let mut folder = Folder::default();
     for (at, event) in events.iter().enumerate() {
         let seq = Some(at as u64 + 1);
-        folder.push(&FoldEvent { seq, name: event.name(), payload: event.payload(), created_at: None });
+        folder.push(&FoldEvent {
+            seq,
+            is_foreign: false,
+            name: event.name(),
+            payload: event.payload(),
+            created_at: None,
+        });
     }
     folder.finish()
 }

@@ -63,7 +63,8 @@ pub(super) fn merge_cards(
     indexes: &[usize],
     provenance: Provenance<'_>,
 ) -> Result<bool, NotAList> {
-    if folded.cards.is_empty() {
+    // Where cards should be there may be something else, which is not added to.
+    if folded.cards.is_empty() || !session.is_list(List::ToolCalls) {
         return Ok(false);
     }
     let mut known = KnownCards::of(session, turn, provenance.run());
@@ -74,13 +75,21 @@ pub(super) fn merge_cards(
         match claim.map(|at| (at, &known.cards[at])) {
             None => session.push_tool_card(&new)?,
             Some((at, old)) if is_better(&new, old, provenance) => {
-                session.replace_item(List::ToolCalls, at, &new.fields().to_json())?;
+                session.replace_item(List::ToolCalls, at, &updated(old, &new, provenance))?;
             }
             Some(_) => continue,
         }
         changed = true;
     }
     Ok(changed)
+}
+
+/// The old card with what the new one knows: others may have put keys of their own into it.
+fn updated(old: &ToolCard, new: &ToolCard, provenance: Provenance<'_>) -> String {
+    let mut card = old.clone();
+    provenance.retag(card.fields_mut());
+    new.fields().iter().for_each(|(key, value)| card.fields_mut().set(key, value));
+    card.fields().to_json()
 }
 
 /// Whether a card of this run should be written anew: its tool has answered since, or its run ended normally after all.

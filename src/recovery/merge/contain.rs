@@ -15,15 +15,22 @@ const BASE: u64 = 0x9e37_79b9_7f4a_7c15 | 1;
 pub(super) struct Sought<'t> {
     by_hash: HashMap<u64, Vec<usize>>,
     texts: HashMap<usize, &'t str>,
+    /// How many places may still be compared. Texts that all begin alike would make too many worth it; what is not found
+    /// then is added once more, and not lost.
+    comparisons_left: usize,
 }
+
+/// Comparisons that a text may cost, more or less.
+const COMPARISONS_PER_TEXT: usize = 1_000;
 
 impl<'t> Sought<'t> {
     /// Texts and the numbers that they are known by. One that is too short is not looked for.
     pub(super) fn new(texts: impl Iterator<Item = (usize, &'t str)>) -> Self {
-        let mut sought = Sought { by_hash: HashMap::new(), texts: HashMap::new() };
+        let mut sought = Sought { by_hash: HashMap::new(), texts: HashMap::new(), comparisons_left: 0 };
         for (number, text) in texts.filter(|(_, text)| text.chars().nth(CONTAINED_CHARS_MIN - 1).is_some()) {
             sought.by_hash.entry(hash(&text.as_bytes()[..WINDOW])).or_default().push(number);
             sought.texts.insert(number, text);
+            sought.comparisons_left += COMPARISONS_PER_TEXT;
         }
         sought
     }
@@ -35,7 +42,7 @@ impl<'t> Sought<'t> {
         Some(found)
     }
 
-    fn first_in(&self, row: &[u8]) -> Option<usize> {
+    fn first_in(&mut self, row: &[u8]) -> Option<usize> {
         let mut first = None;
         if self.texts.is_empty() || row.len() < WINDOW {
             return None;
@@ -44,11 +51,14 @@ impl<'t> Sought<'t> {
         let out = (1..WINDOW).fold(1u64, |power, _| power.wrapping_mul(BASE));
         for at in 0..=row.len() - WINDOW {
             if let Some(numbers) = self.by_hash.get(&rolling) {
+                let candidates = numbers.iter().take_while(|number| first.is_none_or(|first| **number < first));
+                let mut left = self.comparisons_left;
                 let is_here = |number: &&usize| {
-                    first.is_none_or(|first| **number < first)
-                        && self.texts.get(number).is_some_and(|text| row[at..].starts_with(text.as_bytes()))
+                    left = left.saturating_sub(1);
+                    self.texts.get(number).is_some_and(|text| row[at..].starts_with(text.as_bytes()))
                 };
-                first = numbers.iter().find(is_here).copied().or(first);
+                first = candidates.take(self.comparisons_left).find(is_here).copied().or(first);
+                self.comparisons_left = left;
             }
             if let Some(next) = row.get(at + WINDOW) {
                 let rest = rolling.wrapping_sub(u64::from(row[at]).wrapping_mul(out));

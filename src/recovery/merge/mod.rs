@@ -9,8 +9,7 @@ mod context;
 mod rows;
 
 use self::cards::merge_cards;
-pub(super) use self::context::add_to_context;
-use self::context::replace_in_context;
+pub(super) use self::context::{ContextRows, add_to_context};
 use self::rows::KnownRows;
 use super::turn::Turn;
 use crate::model::fold::{Folded, FoldedRow, Provenance};
@@ -42,13 +41,14 @@ pub(super) fn merge(
 ) -> Result<Merged, NotAList> {
     let mut known = KnownRows::of(session, turn, provenance.run());
     let claims = known.claim(&folded.rows);
+    let context = ContextRows::of(session, provenance.run());
     let mut merged = Merged::default();
     let mut added = Vec::new();
     let mut places = Vec::new();
     for (row, claim) in folded.rows.iter().zip(claims) {
         places.push(match claim {
             Some(at) => {
-                merged.changed |= complete_row(session, at, row, provenance)?;
+                merged.changed |= complete_row(session, &context, at, row, provenance)?;
                 Place::Existing(at)
             }
             None => {
@@ -78,6 +78,7 @@ impl Place {
 /// Gives a row what the journal knows beyond it, and says whether there was anything.
 fn complete_row(
     session: &mut Session,
+    context: &ContextRows,
     at: usize,
     folded: &FoldedRow,
     provenance: Provenance<'_>,
@@ -87,6 +88,7 @@ fn complete_row(
     let is_longer = |new: &str, old: &str| normal_form(new).len() > normal_form(old).len();
     if is_longer(&folded.content, &old.content()) {
         row.fields_mut().set_text("content", &folded.content);
+        row.fields_mut().remove("_partial");
     }
     let reasoning = old.reasoning().unwrap_or_default();
     let is_own = old.run().as_deref() == Some(provenance.run());
@@ -100,6 +102,6 @@ fn complete_row(
         return Ok(false);
     }
     session.replace_message(at, &row)?;
-    replace_in_context(session, &old, &row)?;
+    context.replace(session, &old, &row)?;
     Ok(true)
 }

@@ -24,6 +24,8 @@ pub(super) struct KnownRows {
     /// Those of them that came from this run, or are a saved part of an answer: their text may be the beginning of a
     /// longer one.
     growing: VecDeque<usize>,
+    /// Those that came from this run, by the second of their first event.
+    by_time: HashMap<i64, VecDeque<usize>>,
 }
 
 /// What two rows without an event's number are compared by. One without text is known by its reasoning.
@@ -56,17 +58,24 @@ impl KnownRows {
             if !normal.is_empty() && (is_own || row.fields().is_true("_partial")) {
                 self.growing.push_back(nth);
             }
+            if let Some(second) = row.timestamp().filter(|_| is_own) {
+                self.by_time.entry(second).or_default().push_back(nth);
+            }
         }
         self.rows.push(KnownRow { at, normal, is_claimed: false });
     }
 
-    /// For each folded row the row of the transcript that it is, if it is there.
+    /// For each folded row the row of the transcript that it is, if it is there. The surest signs come first.
     pub(super) fn claim(&mut self, folded: &[FoldedRow]) -> Vec<Option<usize>> {
         let normals: Vec<String> = folded.iter().map(|row| normal_form(&row.content)).collect();
-        let mut claims: Vec<Option<usize>> = Vec::with_capacity(folded.len());
-        for (row, normal) in folded.iter().zip(&normals) {
-            let found = self.by_seq(row).or_else(|| self.by_text(row, normal)).or_else(|| self.by_beginning(normal));
-            claims.push(found.map(|nth| self.take(nth)));
+        let mut claims: Vec<Option<usize>> = vec![None; folded.len()];
+        let signs: [Sign; 4] = [Self::by_seq, Self::by_text, Self::by_beginning, Self::by_time];
+        for sign in signs {
+            for ((row, normal), claim) in folded.iter().zip(&normals).zip(&mut claims) {
+                if claim.is_none() {
+                    *claim = sign(self, row, normal).map(|nth| self.take(nth));
+                }
+            }
         }
         self.claim_containing(&normals, &mut claims);
         claims
@@ -89,7 +98,7 @@ impl KnownRows {
         self.rows[nth].at
     }
 
-    fn by_seq(&self, row: &FoldedRow) -> Option<usize> {
+    fn by_seq(&mut self, row: &FoldedRow, _: &str) -> Option<usize> {
         self.by_seq.get(&row.first_seq?).copied().filter(|nth| !self.rows[*nth].is_claimed)
     }
 
@@ -97,11 +106,20 @@ impl KnownRows {
         next_unclaimed(self.by_text.get_mut(&text_key(normal, &row.reasoning))?, &self.rows)
     }
 
-    fn by_beginning(&mut self, normal: &str) -> Option<usize> {
+    fn by_beginning(&mut self, _: &FoldedRow, normal: &str) -> Option<usize> {
         let nth = next_unclaimed(&mut self.growing, &self.rows)?;
         normal.starts_with(&self.rows[nth].normal).then_some(nth)
     }
+
+    /// The reference program reads some lines differently, so that a row of its may lack words that we find.
+    fn by_time(&mut self, row: &FoldedRow, normal: &str) -> Option<usize> {
+        let nth = next_unclaimed(self.by_time.get_mut(&row.timestamp?)?, &self.rows)?;
+        (self.rows[nth].normal.is_empty() == normal.is_empty()).then_some(nth)
+    }
 }
+
+/// A way to find the row of the transcript that a folded row is.
+type Sign = fn(&mut KnownRows, &FoldedRow, &str) -> Option<usize>;
 
 fn next_unclaimed(queue: &mut VecDeque<usize>, rows: &[KnownRow]) -> Option<usize> {
     while queue.front().is_some_and(|nth| rows[*nth].is_claimed) {
