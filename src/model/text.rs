@@ -4,9 +4,7 @@
 
 use std::borrow::Cow;
 
-use serde_json::value::RawValue;
-
-use super::json::{Fields, text_of};
+use super::json::text_of;
 
 /// White space in the reference program's sense: Unicode's, and the four ASCII separators.
 pub fn is_blank(c: char) -> bool {
@@ -49,26 +47,45 @@ pub fn python_text(raw: &str) -> Cow<'_, str> {
     Cow::Owned(represent(raw))
 }
 
-/// A JSON value as the reference program's language shows it inside another one.
+/// A JSON value as the reference program's language shows it: word by word, so that no depth of nesting matters.
 fn represent(raw: &str) -> String {
-    let raw = raw.trim_ascii();
-    match raw.as_bytes().first() {
-        Some(b'n') => "None".to_owned(),
-        Some(b't') => "True".to_owned(),
-        Some(b'f') => "False".to_owned(),
-        Some(b'"') => represent_string(&text_of(raw).unwrap_or_default()),
-        Some(b'[') => {
-            let items: Vec<&RawValue> = serde_json::from_str(raw).unwrap_or_default();
-            format!("[{}]", join(items.iter().map(|item| represent(item.get()))))
+    let mut out = String::with_capacity(raw.len());
+    let mut rest = raw.trim_ascii_start();
+    while let Some(first) = rest.bytes().next() {
+        let (word, after) = rest.split_at(word_len(rest));
+        match first {
+            b'n' => out.push_str("None"),
+            b't' => out.push_str("True"),
+            b'f' => out.push_str("False"),
+            b'"' => out.push_str(&represent_string(&text_of(word).unwrap_or_default())),
+            b',' | b':' => out.extend([char::from(first), ' ']),
+            b'[' | b']' | b'{' | b'}' => out.push(char::from(first)),
+            _ => out.push_str(&represent_number(word)),
         }
-        Some(b'{') => {
-            let fields = Fields::parse(raw).map(|fields| fields.0).unwrap_or_default();
-            let field =
-                |(key, value): &(Cow<'_, str>, &str)| format!("{}: {}", represent_string(key), represent(value));
-            format!("{{{}}}", join(fields.iter().map(field)))
-        }
-        _ => represent_number(raw),
+        rest = after.trim_ascii_start();
     }
+    out
+}
+
+/// How long the first word of a JSON text is: a bracket, a comma, a string, a number.
+fn word_len(json: &str) -> usize {
+    let bytes = json.as_bytes();
+    match bytes[0] {
+        b'"' => string_len(bytes),
+        b'[' | b']' | b'{' | b'}' | b',' | b':' => 1,
+        _ => {
+            let ends = |b: &u8| matches!(b, b'[' | b']' | b'{' | b'}' | b',' | b':' | b'"') || b.is_ascii_whitespace();
+            bytes.iter().position(ends).unwrap_or(bytes.len())
+        }
+    }
+}
+
+fn string_len(bytes: &[u8]) -> usize {
+    let mut at = 1;
+    while at < bytes.len() && bytes[at] != b'"' {
+        at += if bytes[at] == b'\\' { 2 } else { 1 };
+    }
+    (at + 1).min(bytes.len())
 }
 
 fn represent_number(raw: &str) -> String {
@@ -77,10 +94,6 @@ fn represent_number(raw: &str) -> String {
         _ if raw == "-0" => "0".to_owned(),
         _ => raw.to_owned(),
     }
-}
-
-fn join(parts: impl Iterator<Item = String>) -> String {
-    parts.collect::<Vec<_>>().join(", ")
 }
 
 fn represent_float(number: f64) -> String {
@@ -138,6 +151,7 @@ mod tests {
             (r#""plain""#, "plain"),
             (r#"{"b": 1, "a": {"d": true, "c": false}}"#, "{'b': 1, 'a': {'d': True, 'c': False}}"),
             ("[100000000000000000000, -0, -0.0, 1E3]", "[100000000000000000000, 0, -0.0, 1000.0]"),
+            (r#"[ {} , [ ] ,"\"]", [{"a" : [1,2]}]]"#, r#"[{}, [], '"]', [{'a': [1, 2]}]]"#),
             ("[\"a\u{a0}b\u{200b}\", \"\\u0000\"]", r"['a\xa0b\u200b', '\x00']"),
         ] {
             assert_eq!(python_text(raw), text, "{raw}");
