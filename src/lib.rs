@@ -7,6 +7,7 @@ pub mod cache;
 pub mod clock;
 pub mod entropy;
 pub mod format;
+pub mod index;
 pub mod journal;
 pub mod limits;
 pub mod model;
@@ -16,16 +17,17 @@ pub mod storage;
 mod store;
 
 pub use cache::CacheOptions;
+pub use index::{InvalidPosition, Position};
 pub use journal::{
     AppendError, Appended, Found, JournalEvent, ReadOptions, Replay, ReplayStatus, RunEvents, RunReader, RunSummary,
 };
 pub use model::{
     Context, ContextCall, ContextMessage, Cursor, Event, List, Metadata, Revision, Row, RunId, Session, SessionId,
-    ToolCard, ToolOutcome, ToolResult,
+    Summary, ToolCard, ToolOutcome, ToolResult,
 };
 pub use recovery::RecoveryOptions;
 pub use sidecar::{SaveIntent, SaveOptions, SidecarError};
 pub use storage::{Durability, Durable, StorageError, Ticket};
 pub use store::{
-    After, Follow, Freshness, KeptAlive, Listed, NewSession, Options, Outcome, Run, Store, StoreError, UserTurn,
+    After, Follow, Freshness, KeptAlive, Listed, NewSession, Options, Outcome, Page, Run, Store, StoreError, UserTurn,
 };

@@ -50,6 +50,24 @@ pub const FOLLOW_RECHECK: Duration = Duration::from_millis(200);
 /// Seconds for which a producer outside may ask to count as alive after its last sign of life.
 pub const LEASE_SECONDS_MAX: f64 = 86_400.0;
 
+/// Characters of one value, like a title, that a list shows of a session.
+pub const LISTED_CHARS_MAX: usize = 1_000;
+
+/// Changes of sessions that the index gathers before it writes them down.
+pub const INDEX_CHANGES_MAX: usize = 256;
+
+/// Bytes of an index file; a longer one is begun anew.
+pub const INDEX_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+
+/// Bytes that an index file may hold beyond four times what it would need.
+pub const INDEX_SLACK_BYTES: u64 = 1024 * 1024;
+
+/// How often a listing that this process keeps changing is compared with the files, at the most.
+pub const LISTING_RECHECK: Duration = Duration::from_secs(1);
+
+/// How old the last change of a folder must be before its time tells it from the next one.
+pub const FOLDER_TIME_SETTLES: Duration = Duration::from_millis(50);
+
 /// Keys of a tool call's arguments that a card shows.
 pub const CARD_ARGS_KEYS_MAX: usize = 4;
 

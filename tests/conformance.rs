@@ -143,7 +143,7 @@ fn documents_are_listed_in_order_and_in_pages() {
         }
         let page = |after: Option<&str>, limit| -> Vec<String> {
             let after = after.map(session);
-            storage.documents(after.as_ref(), limit).unwrap().iter().map(ToString::to_string).collect()
+            storage.documents(after.as_ref(), limit).unwrap().iter().map(|entry| entry.session.to_string()).collect()
         };
         assert_eq!(page(None, 2), ["a", "b"]);
         assert_eq!(page(Some("b"), 2), ["c"], "{}", backend.name);

@@ -1,11 +1,13 @@
-//! Bytes to model and back: journal lines with their checksums, sidecars. Pure: no files, no clock.
+//! Bytes to model and back: journal lines with their checksums, sidecars, the index. Pure: no files, no clock.
 
 mod encode;
+mod index;
 mod line;
 mod scan;
 mod sidecar;
 
 pub use encode::LineEncoder;
+pub use index::{read_index_lines, write_index_line};
 pub use line::{EventRef, Ids, LineShape};
 pub use scan::{Damage, DamageKind, Record, Scanner};
 pub use sidecar::{Encoded, Head, Unreadable, encode, read_head, read_session};

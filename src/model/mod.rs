@@ -11,6 +11,7 @@ mod json;
 pub mod marker;
 mod row;
 mod session;
+mod summary;
 mod text;
 mod tool;
 
@@ -23,5 +24,6 @@ pub use json::{Object, TextBuffer, quote, text_of};
 pub use row::Row;
 pub(crate) use session::{Entry, Piece, Slot};
 pub use session::{List, Metadata, NotAList, PendingTurn, Revision, Session};
+pub use summary::Summary;
 pub use text::{is_blank, is_truthy, normal_form, python_text, trim};
 pub use tool::ToolCard;

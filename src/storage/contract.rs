@@ -39,6 +39,15 @@ pub struct DocumentHead {
     pub revision: Revision,
 }
 
+/// A document in a list of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DocumentEntry {
+    /// Its session.
+    pub session: SessionId,
+    /// Its revision; none if it cannot be looked at.
+    pub revision: Option<Revision>,
+}
+
 /// What a put expects to replace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Expected {
@@ -205,8 +214,28 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// Stores a document.
     fn put_document(&self, session: &SessionId, bytes: &[u8], put: &Put) -> Result<PutOutcome, StorageError>;
 
-    /// The ids of all documents after this one, in order.
-    fn documents(&self, after: Option<&SessionId>, limit: usize) -> Result<Vec<SessionId>, StorageError>;
+    /// The documents after this one, in the order of their ids, each with its revision.
+    fn documents(&self, after: Option<&SessionId>, limit: usize) -> Result<Vec<DocumentEntry>, StorageError>;
+
+    /// Something that is another whenever documents came or went since; nothing if that cannot be told now.
+    fn documents_token(&self) -> Result<Option<u128>, StorageError> {
+        Ok(None)
+    }
+
+    /// What the index noted for its next opening. Derived: it may be lost, torn, stale or garbled, and promises nothing.
+    fn index_notes(&self) -> Result<Option<Vec<u8>>, StorageError> {
+        Ok(None)
+    }
+
+    /// Adds to the index's notes and gives their length.
+    fn append_index_notes(&self, _lines: &[u8]) -> Result<u64, StorageError> {
+        Ok(0)
+    }
+
+    /// Gives the index other notes.
+    fn replace_index_notes(&self, _lines: &[u8]) -> Result<(), StorageError> {
+        Ok(())
+    }
 
     /// Whether another program left a backup of this document that it might put back.
     fn has_foreign_backup(&self, session: &SessionId) -> Result<bool, StorageError>;

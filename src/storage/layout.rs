@@ -79,6 +79,16 @@ impl Layout {
         self.root.join("_lastword.json")
     }
 
+    /// What the index noted of the sessions.
+    pub fn index(&self) -> PathBuf {
+        self.root.join("_sessions.index")
+    }
+
+    /// The reference program's list of the sessions.
+    pub fn foreign_index(&self) -> PathBuf {
+        self.root.join("_index.json")
+    }
+
     /// The lock that a writer holds.
     pub fn lock(&self) -> PathBuf {
         self.root.join("_lock")

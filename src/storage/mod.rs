@@ -16,8 +16,8 @@ pub mod sim;
 mod ticket;
 
 pub use contract::{
-    AppendFailure, Birth, Document, DocumentHead, Durability, Expected, JournalBytes, JournalWriter, OpenedJournal,
-    Put, PutOutcome, Seal, Storage, Tail,
+    AppendFailure, Birth, Document, DocumentEntry, DocumentHead, Durability, Expected, JournalBytes, JournalWriter,
+    OpenedJournal, Put, PutOutcome, Seal, Storage, Tail,
 };
 pub use disk::{Access, DirEntry, Disk, DiskFile, DiskLock, FileKind, FileStat, SharedDisk};
 pub use error::StorageError;

@@ -6,6 +6,7 @@ mod close;
 mod error;
 mod follow;
 mod gates;
+mod list;
 mod options;
 mod read;
 mod recover;
@@ -20,13 +21,15 @@ pub use self::error::StoreError;
 pub use self::follow::{After, Follow};
 use self::gates::Gates;
 pub use self::gates::KeptAlive;
+pub use self::list::{Listed, Page};
 pub use self::options::{Freshness, Options};
 use self::read::Cached;
 pub use self::runs::{Outcome, Run, UserTurn};
-pub use self::sessions::{Listed, NewSession};
+pub use self::sessions::NewSession;
 use crate::cache::Cache;
 use crate::clock::{Clock, Timestamp};
 use crate::entropy::Entropy;
+use crate::index::Index;
 use crate::journal::Shelf;
 use crate::storage::{FileStorage, FilesOptions, Holder, Mode, OsDisk, SharedDisk, Storage};
 
@@ -45,9 +48,16 @@ struct Shared {
     gates: Gates,
     shelf: Arc<Shelf>,
     cache: Cache<Cached, StoreError>,
+    index: Index,
     /// When this process took the directory over: turns that began before have no producer here.
     began_at: Timestamp,
     options: Options,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.index.flush();
+    }
 }
 
 impl Store {
@@ -98,7 +108,8 @@ impl Store {
         let (clock, entropy) = (options.clock.clone(), options.entropy.clone());
         let (gates, shelf) = (Gates::new(clock.clone()), Arc::default());
         let (cache, began_at) = (Cache::new(options.cache), clock.now());
-        Store { shared: Arc::new(Shared { storage, clock, entropy, gates, shelf, cache, began_at, options }) }
+        let index = Index::new(storage.clone(), clock.clone());
+        Store { shared: Arc::new(Shared { storage, clock, entropy, gates, shelf, cache, index, began_at, options }) }
     }
 
     /// Who last took the writer's lock of a data directory, whether or not it still holds it.

@@ -1,13 +1,12 @@
-//! Sessions: created, read, listed, changed, deleted.
+//! Sessions: created, changed, deleted.
 
 use std::sync::Arc;
 
 use super::read::Cached;
 use super::{Shared, Store, StoreError};
 use crate::limits::MESSAGE_BYTES_MAX;
-use crate::model::{Metadata, Session, SessionId};
+use crate::model::{Session, SessionId, Summary};
 use crate::sidecar::{self, SaveOptions, SidecarError};
-use crate::storage::StorageError;
 
 /// A session to be created.
 #[derive(Debug, Clone, Default)]
@@ -30,15 +29,6 @@ impl NewSession {
     }
 }
 
-/// One entry of a listing: a session's metadata, or why it could not be read.
-#[derive(Debug)]
-pub struct Listed {
-    /// The session.
-    pub id: SessionId,
-    /// What is known of it.
-    pub metadata: Result<Metadata, StoreError>,
-}
-
 pub(super) fn check_length(what: &'static str, text: &str) -> Result<(), StoreError> {
     match text.len() {
         bytes if bytes > MESSAGE_BYTES_MAX => Err(StoreError::TooLong { what, bytes, max: MESSAGE_BYTES_MAX }),
@@ -54,7 +44,12 @@ impl Shared {
     /// Saves a session, and lets memory know once it is stored.
     pub(super) fn save(&self, session: &Session, options: SaveOptions) -> Result<Arc<Cached>, StoreError> {
         match sidecar::save(&self.storage, session, options, self.clock.now(), &*self.entropy) {
-            Ok(saved) => Ok(self.cache.put(session.id(), self.cached(saved))),
+            Ok(saved) => {
+                if saved.revision() != session.revision() {
+                    Summary::of_session(&saved).into_iter().for_each(|summary| self.index.note(summary));
+                }
+                Ok(self.cache.put(session.id(), self.cached(saved)))
+            }
             Err(error) => {
                 // Whatever is there now, memory does not know it.
                 self.cache.remove(session.id());
@@ -75,23 +70,6 @@ impl Store {
             Err(StoreError::Sidecar(SidecarError::Conflict { session })) => Err(StoreError::Exists { session }),
             saved => saved.map(|_| id),
         }
-    }
-
-    /// All sessions, the one changed last first. One that cannot be read is listed with its error, at the end.
-    pub fn list(&self) -> Result<Vec<Listed>, StoreError> {
-        let mut listed = Vec::new();
-        for id in self.shared.storage.documents(None, usize::MAX)? {
-            match self.metadata(&id) {
-                Err(StoreError::NotFound { .. }) => {}
-                metadata => listed.push(Listed { id, metadata }),
-            }
-        }
-        let changed_at = |entry: &Listed| entry.metadata.as_ref().ok().map(|known| known.updated_at().unwrap_or(0.0));
-        listed.sort_by(|a, b| {
-            let (a, b) = (changed_at(a), changed_at(b));
-            b.is_some().cmp(&a.is_some()).then_with(|| b.unwrap_or(0.0).total_cmp(&a.unwrap_or(0.0)))
-        });
-        Ok(listed)
     }
 
     /// Changes a session: reads it, lets `change` work on it, and saves it, all without another change in between. If
@@ -124,24 +102,16 @@ impl Store {
         let deleted = self.shared.storage.delete_session(id);
         // Only now: whoever read it meanwhile has put it there again.
         self.shared.cache.remove(id);
-        if !deleted.map_err(|error| self.fence_if_deleted(id, &runs, error))? {
-            return Err(not_found(id));
-        }
-        runs.iter().for_each(|run| run.fence(DELETED));
-        Ok(())
-    }
-
-    /// Even a deletion that failed on its way to the trash is one.
-    fn fence_if_deleted(
-        &self,
-        id: &SessionId,
-        runs: &[Arc<crate::journal::RunJournal>],
-        error: StorageError,
-    ) -> StoreError {
-        if self.shared.storage.is_deleted(id).unwrap_or(false) {
+        // Even a deletion that failed on its way to the trash is one.
+        let is_gone = match &deleted {
+            Ok(is_gone) => *is_gone,
+            Err(_) => self.shared.storage.is_deleted(id).unwrap_or(false),
+        };
+        if is_gone {
+            self.shared.index.forget(id);
             runs.iter().for_each(|run| run.fence(DELETED));
         }
-        error.into()
+        if deleted? { Ok(()) } else { Err(not_found(id)) }
     }
 }
 

@@ -192,7 +192,7 @@ proptest! {
         let _ = (store.get_session(&sid("s")), store.metadata(&sid("s")), store.replay(&sid("s"), None));
         prop_assert!(store.read_events(&sid("s"), &rid("r"), ReadOptions::default()).is_ok());
         prop_assert!(store.run_summary(&sid("s"), &rid("r")).is_ok());
-        prop_assert!(store.list().unwrap().iter().any(|entry| entry.id == sid("good") && entry.metadata.is_ok()));
+        prop_assert!(store.list().unwrap().iter().any(|entry| entry.id == sid("good") && entry.summary.is_ok()));
         prop_assert!(fs::read(data.path("s.json")).unwrap() == sidecar);
         prop_assert!(fs::read(data.path("_run_journal/s/r.jsonl")).unwrap() == journal);
         let run = store.begin_run(&sid("good"), UserTurn::text("x")).unwrap();

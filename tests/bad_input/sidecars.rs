@@ -72,7 +72,7 @@ fn a_sidecar_cut_at_any_byte_is_unreadable_and_the_other_session_is_listed() {
         let refused = store.begin_run(&sid("bad"), UserTurn::text("x"));
         assert!(refused.is_err(), "cut at {cut}");
         let listed = store.list().unwrap();
-        assert_eq!(listed.iter().filter(|entry| entry.metadata.is_ok() && entry.id == sid("good")).count(), 1);
+        assert_eq!(listed.iter().filter(|entry| entry.summary.is_ok() && entry.id == sid("good")).count(), 1);
         assert!(fs::read(data.path("bad.json")).unwrap() == whole[..cut], "cut at {cut}: it was changed");
     }
 }

@@ -94,7 +94,7 @@ fn a_list_is_sorted_by_change_and_one_bad_file_does_not_block_it() {
     let listed = fixture.store.list().unwrap();
     let ids: Vec<_> = listed.iter().map(|entry| entry.id.as_str()).collect();
     assert_eq!(ids, [newer.as_str(), fixture.id.as_str(), "bad"]);
-    assert_eq!(listed[2].metadata.as_ref().unwrap_err().code(), "corrupt_json");
+    assert_eq!(listed[2].summary.as_ref().unwrap_err().code(), "corrupt_json");
     fixture.store.update(&fixture.id, SaveOptions::default(), |session| session.set("pinned", "true")).unwrap();
     assert_eq!(fixture.store.list().unwrap()[0].id, fixture.id);
 }

@@ -147,7 +147,7 @@ fn listing(stage: &Stage) -> Answer {
     let mut listed = Vec::new();
     for entry in stage.store().list()? {
         let session = stage.store().get_session_for_scan(&entry.id)?;
-        listed.push(listing_value(&entry.metadata?, &session_value(&session)));
+        listed.push(listing_value(&stage.store().metadata(&entry.id)?, &session_value(&session)));
     }
     Ok(Value::Array(listed))
 }

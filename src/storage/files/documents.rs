@@ -6,7 +6,7 @@ use super::write::open_plain;
 use super::{FileStorage, revision_of};
 use crate::limits::SIDECAR_BYTES_MAX;
 use crate::model::{Revision, SessionId};
-use crate::storage::contract::{Document, DocumentHead, Expected, Put, PutOutcome, Storage};
+use crate::storage::contract::{Document, DocumentEntry, DocumentHead, Expected, Put, PutOutcome, Storage};
 use crate::storage::disk::{DiskFile, FileStat, read_full};
 use crate::storage::error::{Attempt, StorageError, optional};
 use crate::storage::layout::Layout;
@@ -78,6 +78,7 @@ impl FileStorage {
         {
             self.keep(session, "session.json", &replaced.bytes)?;
         }
+        self.retire_foreign_index()?;
         self.replace(&self.layout.sidecar(session), bytes).map(PutOutcome::Stored)
     }
 
@@ -94,7 +95,7 @@ impl FileStorage {
         &self,
         after: Option<&SessionId>,
         limit: usize,
-    ) -> Result<Vec<SessionId>, StorageError> {
+    ) -> Result<Vec<DocumentEntry>, StorageError> {
         let root = self.layout.root();
         let names = self.disk.read_dir(root).attempt("list", root)?;
         let deleted = self.deleted_sessions()?;
@@ -106,6 +107,15 @@ impl FileStorage {
             .collect();
         sessions.sort_unstable();
         sessions.truncate(limit);
-        Ok(sessions)
+        Ok(sessions.into_iter().filter_map(|session| self.entry_of(session)).collect())
+    }
+
+    /// One that cannot be looked at is listed all the same; one that is gone by now is not.
+    fn entry_of(&self, session: SessionId) -> Option<DocumentEntry> {
+        match optional(self.disk.stat(&self.layout.sidecar(&session))) {
+            Ok(None) => None,
+            Ok(Some(stat)) => Some(DocumentEntry { session, revision: Some(revision_of(&stat)) }),
+            Err(_) => Some(DocumentEntry { session, revision: None }),
+        }
     }
 }

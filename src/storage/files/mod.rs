@@ -2,6 +2,7 @@
 
 mod documents;
 mod graves;
+mod index;
 mod journals;
 mod record;
 mod tail;
@@ -12,13 +13,16 @@ mod write;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 
 use self::graves::Graves;
 use self::unsure::Unsure;
-use super::contract::{Birth, Document, DocumentHead, JournalBytes, OpenedJournal, Put, PutOutcome, Storage};
+use super::contract::{
+    Birth, Document, DocumentEntry, DocumentHead, JournalBytes, OpenedJournal, Put, PutOutcome, Storage,
+};
 use super::disk::{Disk, SharedDisk};
 use super::error::{Attempt, StorageError, optional};
 use super::layout::{Layout, TEMP_PREFIX};
@@ -74,6 +78,8 @@ pub struct FileStorage {
     graves: Graves,
     boot_id: String,
     core_dir: Option<PathBuf>,
+    /// Whether another program's list of the sessions is known to be out of the way.
+    is_listed_by_us: AtomicBool,
     lock: Option<WriterLock>,
 }
 
@@ -105,6 +111,7 @@ impl FileStorage {
             clock: options.clock,
             entropy: options.entropy,
             core_dir: options.core_dir,
+            is_listed_by_us: AtomicBool::new(false),
             lock: None,
             layout,
             disk,
@@ -239,8 +246,26 @@ impl Storage for FileStorage {
         self.write_document(session, bytes, put)
     }
 
-    fn documents(&self, after: Option<&SessionId>, limit: usize) -> Result<Vec<SessionId>, StorageError> {
+    fn documents(&self, after: Option<&SessionId>, limit: usize) -> Result<Vec<DocumentEntry>, StorageError> {
         self.list_documents(after, limit)
+    }
+
+    fn documents_token(&self) -> Result<Option<u128>, StorageError> {
+        self.folder_token()
+    }
+
+    fn index_notes(&self) -> Result<Option<Vec<u8>>, StorageError> {
+        self.read_index()
+    }
+
+    fn append_index_notes(&self, lines: &[u8]) -> Result<u64, StorageError> {
+        self.must_write()?;
+        self.append_index(lines)
+    }
+
+    fn replace_index_notes(&self, lines: &[u8]) -> Result<(), StorageError> {
+        self.must_write()?;
+        self.replace_index(lines)
     }
 
     fn has_foreign_backup(&self, session: &SessionId) -> Result<bool, StorageError> {

@@ -37,6 +37,7 @@ impl FileStorage {
             deleted_at: self.clock.now().seconds(),
             generation: uuid4(&*self.entropy),
         };
+        self.retire_foreign_index()?;
         self.ensure_dirs(&self.layout.tombstones())?;
         self.graves.note(session);
         self.replace(&self.layout.tombstone(session), &write::to_json_line(&tombstone))?;
@@ -61,7 +62,7 @@ impl FileStorage {
         self.move_part(&self.layout.sidecar(session), &folder.join("session.json"))
     }
 
-    fn move_part(&self, from: &Path, to: &Path) -> Result<(), StorageError> {
+    pub(super) fn move_part(&self, from: &Path, to: &Path) -> Result<(), StorageError> {
         if optional(self.disk.rename(from, to)).attempt("move to the trash", from)?.is_none() {
             return Ok(());
         }

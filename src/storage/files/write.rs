@@ -39,6 +39,24 @@ pub(super) fn replace(
     Ok(revision_of(&stat))
 }
 
+/// The same for what nobody relies on: after a power cut it is the old file, the new one, or a torn one.
+pub(super) fn replace_unsynced(
+    disk: &dyn Disk,
+    entropy: &dyn Entropy,
+    path: &Path,
+    bytes: &[u8],
+) -> Result<(), StorageError> {
+    let folder = path.parent().expect("a file lies in a folder");
+    let temp = folder.join(format!("{TEMP_PREFIX}{}", uuid4(entropy)));
+    let file = disk.open(&temp, Access::CreateNew).attempt("create", &temp)?;
+    let written = write_full(&*file, bytes, 0).map_err(|(_, cause)| StorageError::io("write", &temp, cause));
+    let replaced = written.and_then(|()| disk.rename(&temp, path).attempt("replace", path));
+    if replaced.is_err() {
+        let _ = disk.remove_file(&temp);
+    }
+    replaced
+}
+
 fn fill(file: &dyn DiskFile, path: &Path, bytes: &[u8]) -> Result<(), StorageError> {
     write_full(file, bytes, 0).map_err(|(_, cause)| StorageError::io("write", path, cause))?;
     file.sync().attempt("sync", path)

@@ -86,7 +86,13 @@ impl FileImage {
 #[derive(Debug, Clone)]
 pub(super) enum Inode {
     File(FileImage),
-    Dir { live: Names, durable: Names },
+    Dir { live: Names, durable: Names, modified: i128 },
+}
+
+impl Inode {
+    fn empty_dir() -> Self {
+        Inode::Dir { live: BTreeMap::new(), durable: BTreeMap::new(), modified: 0 }
+    }
 }
 
 /// A change of one directory, or of two by a rename.
@@ -115,7 +121,7 @@ fn set_name<'a>(
     inode: Option<u64>,
     which: impl FnOnce(&'a mut Names, &'a mut Names) -> &'a mut Names,
 ) {
-    let Some(Inode::Dir { live, durable }) = folder else { return };
+    let Some(Inode::Dir { live, durable, .. }) = folder else { return };
     let names = which(live, durable);
     match inode {
         Some(inode) => names.insert(name.to_owned(), inode),
@@ -138,7 +144,7 @@ pub(super) struct Image {
 
 impl Image {
     pub(super) fn new() -> Self {
-        let root = Inode::Dir { live: BTreeMap::new(), durable: BTreeMap::new() };
+        let root = Inode::empty_dir();
         Image {
             inodes: BTreeMap::from([(ROOT, root)]),
             unsynced_names: Vec::new(),
@@ -193,8 +199,12 @@ impl Image {
         waits_for.dedup();
         let change = DirChange { serial: self.next_serial, removes, adds, waits_for };
         self.next_serial += 1;
+        self.ticks += 1;
         for (dir, name, inode) in change.names() {
             set_name(self.inodes.get_mut(&dir), name, inode, |live, _| live);
+            if let Some(Inode::Dir { modified, .. }) = self.inodes.get_mut(&dir) {
+                *modified = self.ticks;
+            }
         }
         self.unsynced_names.push(change);
     }
@@ -223,7 +233,7 @@ impl Image {
     }
 
     pub(super) fn create_dir(&mut self, path: &Path) -> io::Result<()> {
-        self.add(path, Inode::Dir { live: BTreeMap::new(), durable: BTreeMap::new() }).map(drop)
+        self.add(path, Inode::empty_dir()).map(drop)
     }
 
     pub(super) fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
@@ -258,7 +268,9 @@ impl Image {
             Inode::File(file) => {
                 FileStat { kind: FileKind::File, len: file.live.len() as u64, inode, modified_nanos: file.modified }
             }
-            Inode::Dir { .. } => FileStat { kind: FileKind::Directory, len: 0, inode, modified_nanos: 0 },
+            Inode::Dir { modified, .. } => {
+                FileStat { kind: FileKind::Directory, len: 0, inode, modified_nanos: *modified }
+            }
         })
     }
 
@@ -329,7 +341,7 @@ impl Image {
         }
         for inode in self.inodes.values_mut() {
             match inode {
-                Inode::Dir { live, durable } => live.clone_from(durable),
+                Inode::Dir { live, durable, .. } => live.clone_from(durable),
                 Inode::File(file) if file.unsynced.is_empty() => file.crash(FileFate::Lost),
                 Inode::File(_) => {}
             }

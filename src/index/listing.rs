@@ -1,0 +1,107 @@
+//! The listing in memory: entries in their order, found by position or by session.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
+
+use super::Position;
+use crate::clock::Timestamp;
+use crate::model::{Revision, SessionId, Summary};
+use crate::sidecar::SidecarError;
+
+/// A session in a list: what is known of it, or why it could not be read.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    /// The session.
+    pub id: SessionId,
+    /// What is known of it.
+    pub summary: Result<Summary, Unlisted>,
+}
+
+/// Why a session could not be read, and which revision of it.
+#[derive(Debug, Clone)]
+pub struct Unlisted {
+    /// The revision; none if not even that could be had.
+    pub revision: Option<Revision>,
+    /// Why.
+    pub error: SidecarError,
+}
+
+impl Entry {
+    pub(super) fn of(summary: Summary) -> Self {
+        Entry { id: summary.id().clone(), summary: Ok(summary) }
+    }
+
+    /// Where it stands in the list.
+    pub fn position(&self) -> Position {
+        Position::of(&self.id, self.summary.as_ref().ok().map(Summary::updated_at))
+    }
+
+    pub(super) fn revision(&self) -> Option<&Revision> {
+        match &self.summary {
+            Ok(summary) => Some(summary.revision()),
+            Err(unlisted) => unlisted.revision.as_ref(),
+        }
+    }
+
+    /// Whether the document itself says so, and not its disk, which may say otherwise next time.
+    pub(super) fn is_settled(&self) -> bool {
+        !matches!(&self.summary, Err(Unlisted { error: SidecarError::Storage(_), .. }))
+    }
+
+    /// Whether reading this revision again would say the same.
+    pub(super) fn is_of(&self, revision: Option<&Revision>) -> bool {
+        revision.is_some() && self.revision() == revision && self.is_settled()
+    }
+}
+
+/// When a listing was last compared with the documents.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Compared {
+    /// What told the documents from others then, if anything did.
+    pub(super) token: Option<u128>,
+    pub(super) at: Timestamp,
+    pub(super) took_micros: i64,
+}
+
+/// All sessions, sorted.
+#[derive(Debug)]
+pub(super) struct Listing {
+    order: BTreeMap<Position, Entry>,
+    places: HashMap<SessionId, Position>,
+    pub(super) compared: Compared,
+}
+
+impl Listing {
+    pub(super) fn new(entries: Vec<Entry>, compared: Compared) -> Self {
+        let places = entries.iter().map(|entry| (entry.id.clone(), entry.position())).collect();
+        let order = entries.into_iter().map(|entry| (entry.position(), entry)).collect();
+        Listing { order, places, compared }
+    }
+
+    pub(super) fn put(&mut self, entry: Entry) {
+        let position = entry.position();
+        if let Some(old) = self.places.insert(entry.id.clone(), position.clone()) {
+            self.order.remove(&old);
+        }
+        self.order.insert(position, entry);
+    }
+
+    pub(super) fn remove(&mut self, session: &SessionId) {
+        if let Some(position) = self.places.remove(session) {
+            self.order.remove(&position);
+        }
+    }
+
+    pub(super) fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.order.values()
+    }
+
+    pub(super) fn summaries(&self) -> impl Iterator<Item = &Summary> {
+        self.entries().filter_map(|entry| entry.summary.as_ref().ok())
+    }
+
+    pub(super) fn page(&self, after: Option<&Position>, limit: usize) -> Vec<Entry> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.order.range((from, Bound::Unbounded)).take(limit).map(|(_, entry)| entry.clone()).collect()
+    }
+}

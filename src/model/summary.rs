@@ -1,0 +1,125 @@
+//! What a list shows of a session, small enough to keep of every session there is.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use super::id::SessionId;
+use super::json::{Object, quoted, text_of};
+use super::session::{List, Metadata, Revision, Session};
+use super::text::is_truthy;
+use crate::limits::LISTED_CHARS_MAX;
+
+/// The keys of a sidecar that are listed as they are. A value that is no text, number or truth is listed as null.
+const KEYS: [&str; 7] =
+    ["title", "created_at", "updated_at", "pinned", "archived", "active_stream_id", "parent_session_id"];
+
+/// One session in a list: a few of its values, as they were in one revision.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Summary {
+    id: SessionId,
+    revision: Revision,
+    updated_at: f64,
+    json: Arc<str>,
+}
+
+impl Summary {
+    /// What is listed of a session that was read whole; nothing if it was never stored.
+    pub fn of_session(session: &Session) -> Option<Self> {
+        let rows = session.len(List::Messages);
+        Some(Self::new(session.id(), session.revision()?, session.updated_at(), rows, |key| session.get(key)))
+    }
+
+    /// What is listed of a session whose metadata alone was read.
+    pub fn of_metadata(metadata: &Metadata) -> Option<Self> {
+        let (revision, rows) = (metadata.revision()?, metadata.message_count());
+        Some(Self::new(metadata.id(), revision, metadata.updated_at(), rows, |key| metadata.get(key)))
+    }
+
+    fn new<'a>(
+        id: &SessionId,
+        revision: &Revision,
+        updated_at: Option<f64>,
+        rows: usize,
+        get: impl Fn(&str) -> Option<&'a str>,
+    ) -> Self {
+        let mut object = Object::default();
+        object.set_text("session_id", id.as_str());
+        for key in KEYS {
+            object.set(key, &*get(key).map_or(Cow::Borrowed("null"), listed));
+        }
+        object.set("message_count", rows.to_string());
+        object.set("has_pending_user_message", get("pending_user_message").is_some_and(is_truthy).to_string());
+        Self::restore(id.clone(), revision.clone(), updated_at.unwrap_or(0.0), &object.to_json())
+    }
+
+    /// A summary that was noted before. `json` must be what [`Summary::to_json`] gave.
+    pub(crate) fn restore(id: SessionId, revision: Revision, updated_at: f64, json: &str) -> Self {
+        Summary { id, revision, updated_at, json: json.into() }
+    }
+
+    /// The session.
+    pub fn id(&self) -> &SessionId {
+        &self.id
+    }
+
+    /// The stored revision that this was read from.
+    pub fn revision(&self) -> &Revision {
+        &self.revision
+    }
+
+    /// When the session was last changed, in seconds; 0 if it does not say.
+    pub fn updated_at(&self) -> f64 {
+        self.updated_at
+    }
+
+    /// Its title, cut to what a list can show.
+    pub fn title(&self) -> String {
+        self.get("title").as_deref().and_then(text_of).unwrap_or_default().into_owned()
+    }
+
+    /// How many rows its transcript has.
+    pub fn message_count(&self) -> usize {
+        self.get("message_count").and_then(|rows| rows.parse().ok()).unwrap_or(0)
+    }
+
+    /// The JSON text of a listed key.
+    pub fn get(&self, key: &str) -> Option<String> {
+        Object::parse(&self.json)?.get(key).map(str::to_owned)
+    }
+
+    /// All of it as a JSON object on one line.
+    pub fn to_json(&self) -> &str {
+        &self.json
+    }
+}
+
+/// A value as it is listed: on one line, and no longer than a list can show.
+fn listed(raw: &str) -> Cow<'_, str> {
+    if raw.starts_with(['[', '{']) || (raw.len() > LISTED_CHARS_MAX && !raw.starts_with('"')) {
+        return Cow::Borrowed("null");
+    }
+    match text_of(raw) {
+        Some(text) if text.len() > LISTED_CHARS_MAX => {
+            let shown: String = text.chars().take(LISTED_CHARS_MAX).collect();
+            Cow::Owned(quoted(&shown).into())
+        }
+        _ => Cow::Borrowed(raw),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_shows_short_plain_values_on_one_line() {
+        let long = format!("\"{}\"", "x".repeat(5_000));
+        for (raw, shown) in
+            [("null", "null"), ("1.5", "1.5"), (r#""a\nb""#, r#""a\nb""#), ("{\n}", "null"), ("[1]", "null")]
+        {
+            assert_eq!(listed(raw), shown);
+        }
+        assert_eq!(listed(&long).len(), LISTED_CHARS_MAX + 2);
+        assert_eq!(listed(&"9".repeat(5_000)), "null");
+    }
+}

@@ -1,0 +1,46 @@
+//! Listing sessions: all of them, or a page.
+
+use super::{Store, StoreError};
+use crate::index::{Entry, Position};
+use crate::model::{SessionId, Summary};
+
+/// One session of a list: what is shown of it, or why it could not be read.
+#[derive(Debug)]
+pub struct Listed {
+    /// The session.
+    pub id: SessionId,
+    /// What is known of it.
+    pub summary: Result<Summary, StoreError>,
+}
+
+/// A part of the list.
+#[derive(Debug)]
+pub struct Page {
+    /// The sessions.
+    pub sessions: Vec<Listed>,
+    /// Where the next page begins; none if this was the last.
+    pub next: Option<Position>,
+}
+
+impl From<Entry> for Listed {
+    fn from(entry: Entry) -> Self {
+        let summary = entry.summary.map_err(|unlisted| unlisted.error.into());
+        Listed { id: entry.id, summary }
+    }
+}
+
+impl Store {
+    /// All sessions, the one changed last first. One that cannot be read is listed with its error, at the end.
+    pub fn list(&self) -> Result<Vec<Listed>, StoreError> {
+        Ok(self.shared.index.all()?.into_iter().map(Listed::from).collect())
+    }
+
+    /// The first sessions of that list, or those behind the page before. Costs what the page costs, not the list.
+    pub fn list_page(&self, after: Option<&Position>, limit: usize) -> Result<Page, StoreError> {
+        let mut entries = self.shared.index.page(after, limit.saturating_add(1))?;
+        let is_last = entries.len() <= limit;
+        entries.truncate(limit);
+        let next = entries.last().filter(|_| !is_last).map(Entry::position);
+        Ok(Page { sessions: entries.into_iter().map(Listed::from).collect(), next })
+    }
+}
