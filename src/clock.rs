@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const MICROS_PER_SECOND: i64 = 1_000_000;
 
@@ -79,6 +79,11 @@ impl ManualClock {
     /// Shows another moment from now on.
     pub fn set(&self, now: Timestamp) {
         self.micros.store(now.micros, Ordering::SeqCst);
+    }
+
+    /// Shows a later moment from now on.
+    pub fn advance(&self, by: Duration) {
+        self.micros.fetch_add(by.as_micros() as i64, Ordering::SeqCst);
     }
 }
 

@@ -9,8 +9,7 @@ use crate::data::{Data, NO, rid, sid, snapshot, three_lines};
 use lastword::NewSession;
 
 fn foreign_names() -> Vec<Vec<u8>> {
-    let plain =
-        [".DS_Store", "._x.json", "_index.json", "x.json.bak", "a b.json", "Thumbs.db", ".json", "x.jsonl", "x.json~"];
+    let plain = [".DS_Store", "._x.json", "x.json.bak", "a b.json", "Thumbs.db", ".json", "x.jsonl", "x.json~"];
     let odd: [&[u8]; 3] = [b"caf\xe9.json", b"\xff\xfe", b"_\xff.json"];
     plain.iter().map(|name| name.as_bytes().to_vec()).chain(odd.map(<[u8]>::to_vec)).collect()
 }

@@ -1,0 +1,58 @@
+//! What a save and a page cost does not depend on how many sessions there are. Counted in disk operations.
+
+use std::sync::Arc;
+
+use lastword::clock::{ManualClock, Timestamp};
+use lastword::storage::sim::SimDisk;
+use lastword::{NewSession, Options, Store};
+
+use crate::shelf::{rename, sid};
+
+fn store_with(disk: &SimDisk, sessions: usize) -> Store {
+    let clock = Arc::new(ManualClock::at(Timestamp::from_seconds(1_800_000_000.0)));
+    let store = Store::open_on(Arc::new(disk.clone()), "/data", Options { clock, ..Options::default() }).unwrap();
+    for at in 0..sessions {
+        store.create(NewSession::titled("x").with_id(sid(&format!("s{at}")))).unwrap();
+    }
+    store.list_page(None, 1).unwrap();
+    store
+}
+
+fn operations(disk: &SimDisk, work: impl FnOnce()) -> u64 {
+    let before = disk.operations();
+    work();
+    disk.operations() - before
+}
+
+#[test]
+fn a_save_takes_as_many_operations_among_a_thousand_sessions_as_alone() {
+    let counts = [1, 1_000].map(|sessions| {
+        let disk = SimDisk::new();
+        let store = store_with(&disk, sessions);
+        operations(&disk, || rename(&store, "s0", "Renamed"))
+    });
+    assert_eq!(counts[0], counts[1]);
+}
+
+#[test]
+fn a_page_looks_at_its_own_sessions_only() {
+    let counts = [20, 1_000].map(|sessions| {
+        let disk = SimDisk::new();
+        let store = store_with(&disk, sessions);
+        store.list().unwrap();
+        store.list_page(None, 10).unwrap();
+        operations(&disk, || assert_eq!(store.list_page(None, 10).unwrap().sessions.len(), 10))
+    });
+    assert_eq!(counts[0], counts[1]);
+    assert!(counts[1] < 30, "{} operations", counts[1]);
+}
+
+#[test]
+fn a_good_index_spares_reading_the_sessions() {
+    let disk = SimDisk::new();
+    drop(store_with(&disk, 200));
+    let clock = Arc::new(ManualClock::at(Timestamp::from_seconds(1_800_000_000.0)));
+    let store = Store::open_on(Arc::new(disk.clone()), "/data", Options { clock, ..Options::default() }).unwrap();
+    let count = operations(&disk, || assert_eq!(store.list().unwrap().len(), 200));
+    assert!(count < 230, "{count} operations: a look at each, and a few more");
+}

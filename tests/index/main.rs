@@ -1,0 +1,10 @@
+//! The list of sessions: always what the files say, whatever became of the index.
+
+#[cfg(feature = "sim")]
+mod cost;
+#[cfg(feature = "sim")]
+mod crash;
+mod damage;
+mod outside;
+mod pages;
+mod shelf;

@@ -1,0 +1,106 @@
+//! What others do in the folder shows in the next list, also while the store is open.
+
+use std::fs;
+use std::time::Duration;
+
+use lastword::{NewSession, Store};
+
+use crate::shelf::{Shelf, ids, rename, shown, sid};
+
+fn page(store: &Store) -> Vec<String> {
+    shown(&store.list_page(None, 100).unwrap().sessions)
+}
+
+#[test]
+fn a_file_that_is_dropped_in_appears_and_one_that_is_taken_away_goes() {
+    let shelf = Shelf::with(3);
+    let store = shelf.writer();
+    assert_eq!(page(&store).len(), 3);
+    fs::copy(shelf.path("s1.json"), shelf.path("dropped-in.json")).unwrap();
+    assert_eq!(page(&store), shelf.truth());
+    assert_eq!(shown(&store.list().unwrap()), shelf.truth());
+    fs::remove_file(shelf.path("s2.json")).unwrap();
+    assert_eq!(page(&store), shelf.truth());
+    assert_eq!(page(&store).len(), 3);
+}
+
+#[test]
+fn a_file_that_is_changed_in_place_is_listed_as_it_is_now() {
+    let shelf = Shelf::with(3);
+    let store = shelf.writer();
+    assert_eq!(page(&store).len(), 3);
+    let text = fs::read_to_string(shelf.path("s1.json")).unwrap().replace("Session 1", "Another title");
+    fs::write(shelf.path("s1.json"), text).unwrap();
+    assert_eq!(page(&store), shelf.truth());
+    assert!(page(&store).join("").contains("Another title"));
+}
+
+#[test]
+fn one_bad_file_never_blocks_the_list_and_is_listed_again_once_it_is_good() {
+    let shelf = Shelf::with(3);
+    let store = shelf.writer();
+    let good = fs::read(shelf.path("s0.json")).unwrap();
+    fs::write(shelf.path("s0.json"), b"{\"title\":").unwrap();
+    assert_eq!(ids(&store.list().unwrap()), ["s1", "s2", "s0"]);
+    assert_eq!(page(&store), shelf.truth());
+    assert!(store.list().unwrap()[2].summary.is_err());
+    fs::write(shelf.path("s0.json"), good).unwrap();
+    assert_eq!(ids(&store.list_page(None, 9).unwrap().sessions), ["s0", "s1", "s2"]);
+}
+
+#[test]
+fn a_session_is_read_by_its_id_without_any_list() {
+    let shelf = Shelf::with(1);
+    fs::copy(shelf.path("s0.json"), shelf.path("dropped-in.json")).unwrap();
+    fs::write(shelf.index(), b"garbage").unwrap();
+    assert_eq!(shelf.writer().get_session(&sid("dropped-in")).unwrap().title(), "Session 0");
+}
+
+#[test]
+fn what_is_dropped_in_while_this_process_saves_appears_after_a_moment() {
+    let shelf = Shelf::with(2);
+    let store = shelf.writer();
+    page(&store);
+    rename(&store, "s1", "Renamed");
+    fs::copy(shelf.path("s1.json"), shelf.path("dropped-in.json")).unwrap();
+    shelf.clock.advance(Duration::from_secs(3600));
+    assert_eq!(page(&store), shelf.truth());
+    assert_eq!(page(&store).len(), 3);
+}
+
+#[test]
+fn a_deleted_session_is_not_revived_by_an_index_that_knew_it() {
+    let shelf = Shelf::with(2);
+    let old = fs::read(shelf.index()).unwrap();
+    let store = shelf.writer();
+    page(&store);
+    store.delete(&sid("s0")).unwrap();
+    assert_eq!(ids(&store.list_page(None, 9).unwrap().sessions), ["s1"]);
+    drop(store);
+    fs::write(shelf.index(), old).unwrap();
+    assert_eq!(ids(&shelf.writer().list().unwrap()), ["s1"]);
+}
+
+#[test]
+fn a_reader_lists_without_writing_anything() {
+    let shelf = Shelf::with(2);
+    fs::remove_file(shelf.index()).unwrap();
+    let before = fs::read_dir(&shelf.root).unwrap().count();
+    assert_eq!(shown(&shelf.reader().list().unwrap()), shelf.truth());
+    assert_eq!(page(&shelf.reader()), shelf.truth());
+    assert_eq!(fs::read_dir(&shelf.root).unwrap().count(), before);
+}
+
+#[test]
+fn a_stale_list_of_the_reference_program_is_out_of_the_way_before_the_first_change() {
+    let shelf = Shelf::with(1);
+    fs::write(shelf.path("_index.json"), b"[]").unwrap();
+    let store = shelf.writer();
+    store.list().unwrap();
+    assert!(shelf.path("_index.json").exists(), "reading moves nothing");
+    store.create(NewSession::titled("New").with_id(sid("new"))).unwrap();
+    assert!(!shelf.path("_index.json").exists());
+    let kept: Vec<_> = fs::read_dir(shelf.path("_kept")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(kept.len(), 1);
+    assert_eq!(fs::read(&kept[0]).unwrap(), b"[]");
+}
