@@ -7,7 +7,7 @@ use std::time::UNIX_EPOCH;
 
 use fs2::FileExt;
 
-use super::disk::{Access, DirEntry, Disk, DiskFile, DiskLock, FileKind, FileStat};
+use super::disk::{Access, DirEntry, Disk, DiskFile, DiskLock, FileKind, FileStat, is_there};
 
 /// The operating system's file system.
 #[derive(Debug, Default, Clone, Copy)]
@@ -42,6 +42,15 @@ impl Disk for OsDisk {
 
     fn read_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
         fs::read_dir(path)?.map(|entry| entry.and_then(|entry| entry_of(&entry))).collect()
+    }
+
+    fn read_dir_stats(&self, path: &Path) -> io::Result<Vec<(DirEntry, io::Result<FileStat>)>> {
+        let look_at = |entry: io::Result<fs::DirEntry>| {
+            let entry = entry?;
+            Ok((entry_of(&entry)?, stat_in_folder(&entry)))
+        };
+        let entries: io::Result<Vec<_>> = fs::read_dir(path)?.map(look_at).collect();
+        Ok(entries?.into_iter().filter(is_there).collect())
     }
 
     #[cfg(unix)]
@@ -108,6 +117,12 @@ fn private(options: &mut OpenOptions) -> &mut OpenOptions {
 fn entry_of(entry: &fs::DirEntry) -> io::Result<DirEntry> {
     let is_dir = entry.file_type()?.is_dir();
     Ok(DirEntry { name: entry.file_name().to_string_lossy().into_owned(), is_dir })
+}
+
+/// Links are followed, as everywhere.
+fn stat_in_folder(entry: &fs::DirEntry) -> io::Result<FileStat> {
+    let metadata = if entry.file_type()?.is_symlink() { fs::metadata(entry.path()) } else { entry.metadata() };
+    metadata.map(|metadata| stat_of(&metadata))
 }
 
 fn stat_of(metadata: &fs::Metadata) -> FileStat {

@@ -97,25 +97,18 @@ impl FileStorage {
         limit: usize,
     ) -> Result<Vec<DocumentEntry>, StorageError> {
         let root = self.layout.root();
-        let names = self.disk.read_dir(root).attempt("list", root)?;
+        let names = self.disk.read_dir_stats(root).attempt("list", root)?;
         let deleted = self.deleted_sessions()?;
-        let mut sessions: Vec<SessionId> = names
-            .iter()
-            .filter(|entry| !entry.is_dir)
-            .filter_map(|entry| Layout::session_of(&entry.name))
-            .filter(|session| after.is_none_or(|after| session > after) && !deleted.contains(session))
+        let mut documents: Vec<DocumentEntry> = names
+            .into_iter()
+            .filter(|(entry, _)| !entry.is_dir)
+            .filter_map(|(entry, stat)| Some((Layout::session_of(&entry.name)?, stat)))
+            .filter(|(session, _)| after.is_none_or(|after| session > after) && !deleted.contains(session))
+            // One that cannot be looked at is listed all the same.
+            .map(|(session, stat)| DocumentEntry { session, revision: stat.ok().as_ref().map(revision_of) })
             .collect();
-        sessions.sort_unstable();
-        sessions.truncate(limit);
-        Ok(sessions.into_iter().filter_map(|session| self.entry_of(session)).collect())
-    }
-
-    /// One that cannot be looked at is listed all the same; one that is gone by now is not.
-    fn entry_of(&self, session: SessionId) -> Option<DocumentEntry> {
-        match optional(self.disk.stat(&self.layout.sidecar(&session))) {
-            Ok(None) => None,
-            Ok(Some(stat)) => Some(DocumentEntry { session, revision: Some(revision_of(&stat)) }),
-            Err(_) => Some(DocumentEntry { session, revision: None }),
-        }
+        documents.sort_unstable_by(|a, b| a.session.cmp(&b.session));
+        documents.truncate(limit);
+        Ok(documents)
     }
 }

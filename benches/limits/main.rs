@@ -5,6 +5,8 @@
 
 #![allow(clippy::disallowed_methods, reason = "a benchmark reads the time")]
 
+mod listing;
+
 use std::collections::HashMap;
 use std::error::Error;
 use std::fs::{self, File};
@@ -39,6 +41,9 @@ const ROWS: usize = 10_000;
 const ROW_CHARS: usize = 1_020;
 const EVENTS: usize = 50_000;
 const BATCH: usize = 16;
+
+/// Parts that can be asked for alone, as in `cargo bench --bench limits -- listing`.
+const PARTS: [&str; 2] = ["sessions", "listing"];
 
 /// How ours compares with the limit, and how it should.
 enum Target {
@@ -419,7 +424,6 @@ fn read_only_storage(data: &Path) -> Outcomes<Arc<dyn Storage>> {
 /// `cold` keeps nothing in memory.
 fn print_table(bench: &Bench, cold: &Bench) -> Outcomes<()> {
     println!("\nan event: {} bytes; files: {}", line_of(&bench.begin_run()?).len(), bench.data.display());
-    println!("{:<44} {:>12} {:>12}  {:<42} {:>6} {:>8}", "operation", "ours", "limit", "the limit", "ratio", "target");
     append_buffered(bench)?.print();
     append_batches(bench)?.print();
     append_durable(bench)?.print();
@@ -445,7 +449,16 @@ fn main() -> Outcomes<()> {
         return print_heap(Path::new(data), &SessionId::parse(id)?);
     }
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
-    let nothing = CacheOptions { sessions_max: 0, bytes_max: 0 };
-    let warm = Bench::in_folder(&folder.path().join("warm"), CacheOptions::default())?;
-    print_table(&warm, &Bench::in_folder(&folder.path().join("cold"), nothing)?)
+    let is_asked_for = |part: &&str| args.iter().any(|arg| arg == part);
+    let is_wanted = |part: &&str| is_asked_for(part) || !PARTS.iter().any(|part| is_asked_for(&part));
+    println!("{:<44} {:>12} {:>12}  {:<42} {:>6} {:>8}", "operation", "ours", "limit", "the limit", "ratio", "target");
+    if is_wanted(&PARTS[0]) {
+        let nothing = CacheOptions { sessions_max: 0, bytes_max: 0 };
+        let warm = Bench::in_folder(&folder.path().join("warm"), CacheOptions::default())?;
+        print_table(&warm, &Bench::in_folder(&folder.path().join("cold"), nothing)?)?;
+    }
+    if is_wanted(&PARTS[1]) {
+        listing::print(folder.path())?;
+    }
+    Ok(())
 }
