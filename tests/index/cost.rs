@@ -1,9 +1,11 @@
 //! What a save and a page cost does not depend on how many sessions there are. Counted in disk operations.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use lastword::clock::{ManualClock, Timestamp};
 use lastword::storage::sim::SimDisk;
+use lastword::storage::{Access, Disk};
 use lastword::{NewSession, Options, Store};
 
 use crate::shelf::{rename, sid};
@@ -45,6 +47,28 @@ fn a_page_looks_at_its_own_sessions_only() {
     });
     assert_eq!(counts[0], counts[1]);
     assert!(counts[1] < 30, "{} operations", counts[1]);
+}
+
+/// The time of the folder does not tell of it, so the page has to look at its sessions.
+#[test]
+fn a_page_shows_what_was_changed_in_place() {
+    let disk = SimDisk::new();
+    let store = store_with(&disk, 3);
+    assert_eq!(store.list_page(None, 3).unwrap().sessions[0].summary.as_ref().unwrap().title(), "x");
+    let path = Path::new("/data/s0.json");
+    let file = disk.open(path, Access::Write).unwrap();
+    let mut bytes = vec![0; file.stat().unwrap().len as usize];
+    file.read_at(&mut bytes, 0).unwrap();
+    let text = String::from_utf8(bytes).unwrap().replace("\"x\"", "\"y\"");
+    file.write_at(text.as_bytes(), 0).unwrap();
+    let titles: Vec<String> = store
+        .list_page(None, 3)
+        .unwrap()
+        .sessions
+        .iter()
+        .map(|entry| entry.summary.as_ref().unwrap().title())
+        .collect();
+    assert_eq!(titles.iter().filter(|title| *title == "y").count(), 1, "{titles:?}");
 }
 
 #[test]
