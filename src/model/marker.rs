@@ -140,7 +140,7 @@ impl Retry {
         (is_interrupted(row) && fields.is_true(ARMED)).then(|| Retry {
             run: fields.get(RETRY_RUN).filter(|run| is_truthy(run)).map(python_text).unwrap_or_default().into_owned(),
             attempts: match fields.get(RETRY_ATTEMPTS) {
-                Some(noted) if is_truthy(noted) => whole_number(noted).map(|attempts| attempts as i64),
+                Some(noted) if is_truthy(noted) => whole_number(noted).map(|attempts| attempts.max(0.0) as i64),
                 _ => Some(0),
             },
             first_seen: first_seen(fields),

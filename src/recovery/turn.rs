@@ -45,8 +45,12 @@ impl Turn {
         let run = provenance.run();
         let turn = Turn::with_words(session, &pending.message)?;
         let row = session.message(turn.user?)?;
-        let is_same = row.run().is_none_or(|known| known == run)
-            && (is_of(&row, pending) || turn.names(session, run) || (turn.rows.is_empty() && !provenance.is_live()));
+        // The prompt of a run of ours is in the transcript only if something there says so.
+        let is_likely = || !provenance.is_live() && (turn.rows.is_empty() || row.timestamp().is_none());
+        let is_same = match row.run() {
+            Some(known) => known == run,
+            None => is_of(&row, pending) || turn.names(session, run) || is_likely(),
+        };
         is_same.then_some(turn)
     }
 
@@ -61,11 +65,7 @@ const STAMPED_BEFORE_SECONDS: i64 = 2;
 /// Whether a user row with the pending turn's words was written for it, and not for an older one.
 fn is_of(row: &Row, pending: &PendingTurn) -> bool {
     let began = pending.started_at.filter(|at| *at > 0.0).map(|at| at as i64);
-    match (row.timestamp(), began) {
-        (Some(said), Some(began)) => said >= began.saturating_sub(STAMPED_BEFORE_SECONDS),
-        (None, _) => true,
-        (Some(_), None) => false,
-    }
+    matches!((row.timestamp(), began), (Some(said), Some(began)) if said >= began.saturating_sub(STAMPED_BEFORE_SECONDS))
 }
 
 /// The row of a pending turn.

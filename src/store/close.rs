@@ -41,7 +41,7 @@ impl Shared {
             return Ok(false);
         }
         let Some(birth) = self.storage.birth(session, run)? else { return Ok(false) };
-        Ok(self.is_due(Some(birth.begun_at)) && !self.is_leased(gate, session, run)?)
+        Ok(self.is_due(Some(birth.begun_at)) && !self.is_leased(gate, session, run))
     }
 
     fn close(&self, gate: &Gate, session: &SessionId, run: &RunId) -> Result<Closing, StoreError> {

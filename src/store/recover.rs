@@ -26,7 +26,7 @@ impl Shared {
     /// session as it is.
     pub(super) fn resolve(&self, id: &SessionId, read: Arc<Cached>) -> Result<Arc<Session>, StoreError> {
         let gate = self.gates.of(id);
-        if !self.calls_for_a_look(&gate, &read)? {
+        if !self.calls_for_a_look(&gate, &read) {
             return Ok(read.session.clone());
         }
         match gate.document.try_lock() {
@@ -41,10 +41,10 @@ impl Shared {
     /// leaves the session resolved, and the next read finds nothing to do.
     pub(super) fn resolve_alone(&self, gate: &Gate, id: &SessionId) -> Result<Arc<Cached>, StoreError> {
         let read = self.read(id)?;
-        if read.watch.is_quiet() || !self.calls_for_a_look(gate, &read)? {
+        if read.watch.is_quiet() || !self.calls_for_a_look(gate, &read) {
             return Ok(read);
         }
-        let facts = self.facts(gate, &read)?;
+        let facts = self.facts(gate, &read);
         // A list that is no list is served as it is.
         let Ok(Some(plan)) = plan(&read.session, &facts) else {
             note_seen(&read.watch, &facts);
@@ -61,33 +61,28 @@ impl Shared {
     }
 
     /// Whether there may be something to resolve. Costs a look at the length of each journal that matters.
-    fn calls_for_a_look(&self, gate: &Gate, read: &Cached) -> Result<bool, StoreError> {
+    fn calls_for_a_look(&self, gate: &Gate, read: &Cached) -> bool {
         let session = &read.session;
-        let is_dead = read.watch.is_pending && self.is_dead(gate, session)?;
+        let is_dead = read.watch.is_pending && self.is_dead(gate, session);
         // While a run of the session is under way, its transcript is left alone.
         if read.watch.is_pending && !is_dead {
-            return Ok(false);
+            return false;
         }
         let id = session.id();
-        Ok(is_dead
+        is_dead
             || read.watch.armed.iter().any(|retry| self.is_worth_a_try(id, retry))
-            || read.watch.growing.iter().any(|growing| self.has_grown(id, growing)))
+            || read.watch.growing.iter().any(|growing| self.has_grown(id, growing))
     }
 
     /// Whether nobody will end the pending turn any more: its run is not live, and it began before this process or
     /// longer ago than the grace.
-    pub(super) fn is_dead(&self, gate: &Gate, session: &Session) -> Result<bool, StoreError> {
+    pub(super) fn is_dead(&self, gate: &Gate, session: &Session) -> bool {
         let run = session.active_run().unwrap_or_default();
-        let Ok(run) = RunId::parse(&run) else { return Ok(true) };
+        let Ok(run) = RunId::parse(&run) else { return true };
         let began = session.pending_turn().and_then(|turn| turn.started_at);
         let has_ended = gate.open_run(&run).is_some_and(|journal| journal.is_surely_sealed());
-        if has_ended {
-            return Ok(true);
-        }
-        if gate.is_held(&run) || !self.is_due(began) {
-            return Ok(false);
-        }
-        Ok(!self.is_leased(gate, session.id(), &run)?)
+        let may_go_on = || gate.is_held(&run) || !self.is_due(began) || self.is_leased(gate, session.id(), &run);
+        has_ended || !may_go_on()
     }
 
     /// A beginning that is unknown counts as long ago, and so does one further in the future than the grace: then the
@@ -99,17 +94,22 @@ impl Shared {
     }
 
     /// Whether a producer outside still counts as alive: so long after its last append, or after it last said so.
-    pub(super) fn is_leased(&self, gate: &Gate, session: &SessionId, run: &RunId) -> Result<bool, StoreError> {
+    ///
+    /// What cannot be read now says nothing: a run without a record has no lease, and a lease without a journal counts
+    /// from the beginning. Both are asked again.
+    pub(super) fn is_leased(&self, gate: &Gate, session: &SessionId, run: &RunId) -> bool {
+        let now = self.clock.now();
         if let Some(lease) = gate.lease(run) {
-            return Ok(lease.holds_at(self.clock.now()));
+            return lease.holds_at(now);
         }
-        let Some(birth) = self.storage.birth(session, run)? else { return Ok(false) };
-        let Some(seconds) = birth.lease_seconds else { return Ok(false) };
-        let last_event = summarize(&self.storage, session, run)?.and_then(|summary| summary.last_event_at);
-        let renewed_at = Timestamp::from_seconds(last_event.unwrap_or(0.0).max(birth.begun_at));
-        let lease = Lease { seconds, renewed_at };
+        let Ok(Some(birth)) = self.storage.birth(session, run) else { return false };
+        let Some(seconds) = birth.lease_seconds else { return false };
+        let since = |last_sign| Lease { seconds, renewed_at: Timestamp::from_seconds(last_sign) };
+        let Ok(summary) = summarize(&self.storage, session, run) else { return since(birth.begun_at).holds_at(now) };
+        let last_event = summary.and_then(|summary| summary.last_event_at);
+        let lease = since(last_event.unwrap_or(0.0).max(birth.begun_at));
         gate.renew_lease(run, lease);
-        Ok(lease.holds_at(self.clock.now()))
+        lease.holds_at(now)
     }
 
     /// An armed marker whose journal is missing or empty costs nothing, until it is too old or notes no usable numbers.
@@ -130,19 +130,19 @@ impl Shared {
     }
 
     /// Looks at everything that the decision depends on.
-    fn facts(&self, gate: &Gate, read: &Cached) -> Result<Facts<'_>, StoreError> {
+    fn facts(&self, gate: &Gate, read: &Cached) -> Facts<'_> {
         let (session, id) = (&read.session, read.session.id());
-        let is_dead = read.watch.is_pending && self.is_dead(gate, session)?;
+        let is_dead = read.watch.is_pending && self.is_dead(gate, session);
         let pending = session.active_run().filter(|_| is_dead).map(|run| look(&self.storage, id, &run));
         let wants_core = pending.is_some() && session.is_empty(List::Messages);
-        Ok(Facts {
+        Facts {
             now: self.clock.now(),
             process_began: self.began_at,
             options: &self.options.recovery,
             pending,
             core: if wants_core { self.core(id) } else { None },
             runs: self.look_behind_markers(id, &read.watch),
-        })
+        }
     }
 
     fn look_behind_markers(&self, id: &SessionId, watch: &Watch) -> HashMap<String, Evidence> {

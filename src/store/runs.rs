@@ -355,7 +355,7 @@ impl Shared {
         let busy = || StoreError::RunInProgress { session: session.clone(), run: active.to_string() };
         let Ok(run) = RunId::parse(&active) else { return self.keep_prompt(&read.session) };
         let is_sealed = summarize(&self.storage, session, &run)?.is_some_and(|summary| summary.seal.is_sealed());
-        if !is_sealed && !self.is_dead(gate, &read.session)? {
+        if !is_sealed && !self.is_dead(gate, &read.session) {
             return Err(busy());
         }
         self.settle(session, &run)?;

@@ -5,5 +5,6 @@ mod anything;
 mod data;
 mod input;
 mod journals;
+mod show;
 mod sidecars;
 mod strangers;

@@ -45,7 +45,7 @@ pub(crate) fn observe(disk: &SimDisk, told: &Told, end: End) -> Result<String, S
         Err(error) => return Err(format!("an acknowledged session is gone: {error:?}")),
     };
     let listed = store.list().map_err(|error| format!("{error:?}"))?;
-    if listed.len() != 1 || listed[0].metadata.is_err() {
+    if listed.len() != 1 || listed[0].summary.is_err() {
         return Err(format!("the list does not show the session: {listed:?}"));
     }
     let rows: Vec<String> = session.messages().map(|row| row.content().into_owned()).collect();

@@ -48,6 +48,26 @@ fn who_trusts_the_lock_sees_its_own_changes_only() {
 }
 
 #[test]
+fn who_reads_a_session_while_it_is_deleted_does_not_keep_it_in_memory() {
+    for freshness in [Freshness::Check, Freshness::TrustLock] {
+        let scene = Scene::new();
+        scene.session(&[user("one", 1)]);
+        let options = Options { freshness, ..scene.options.clone() };
+        let store = Store::open_on(scene.disk.clone(), &scene.root, options).unwrap();
+        let held = scene.disk.hold_next_deletion();
+        std::thread::scope(|scope| {
+            let deleter = scope.spawn(|| store.delete(&id()));
+            held.until_entered();
+            assert_eq!(contents(&store.get_session(&id()).unwrap()), ["one"], "it is still there");
+            held.release();
+            deleter.join().unwrap().unwrap();
+        });
+        assert_eq!(store.get_session(&id()).unwrap_err().code(), "not_found", "{freshness:?}");
+        assert!(store.cached_sessions().is_empty(), "{freshness:?}");
+    }
+}
+
+#[test]
 fn a_session_with_a_live_run_stays_in_memory() {
     let scene = Scene::new();
     let store = Store::open_on(scene.disk.clone(), &scene.root, small(&scene, 2)).unwrap();

@@ -3,9 +3,17 @@
 
 mod alive;
 mod cache;
+mod ended;
+mod given_up;
 mod late;
+mod leases;
+mod markers;
+mod notes;
+mod odd;
 mod quiet;
 mod scene;
 mod slow_disk;
 mod together;
 mod turns;
+mod twins;
+mod unreadable;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use lastword::clock::{Clock, ManualClock, Timestamp};
-use lastword::{Options, RunId, Session, SessionId, Store};
+use lastword::{List, Options, Row, RunId, Session, SessionId, Store};
 use serde_json::{Value, json};
 
 use crate::slow_disk::SlowDisk;
@@ -85,16 +85,28 @@ impl Scene {
         let path = folder.join(format!("{run}.jsonl"));
         let mut text = fs::read_to_string(&path).unwrap_or_default();
         for (seq, (name, payload)) in (first_seq..).zip(events) {
-            let is_end = matches!(*name, "done" | "stream_end" | "cancel" | "apperror" | "error");
-            let state = if is_end { json!("completed") } else { Value::Null };
+            let state = match *name {
+                "done" | "stream_end" => json!("completed"),
+                "cancel" => json!("interrupted-by-user"),
+                "apperror" | "error" => json!("errored"),
+                _ => Value::Null,
+            };
             let line = json!({
                 "version": 1, "event_id": format!("{run}:{seq}"), "seq": seq, "run_id": run, "session_id": "talk",
-                "event": name, "type": name, "created_at": BEGAN + seq as i64, "terminal": is_end,
+                "event": name, "type": name, "created_at": BEGAN + seq as i64, "terminal": !state.is_null(),
                 "terminal_state": state, "payload": payload,
             });
             text.push_str(&format!("{line}\n"));
         }
         fs::write(path, text).unwrap();
+    }
+
+    /// Changes the stored session as another program would.
+    pub(crate) fn edit(&self, change: impl FnOnce(&mut Value)) {
+        let path = self.root.join("talk.json");
+        let mut stored = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        change(&mut stored);
+        fs::write(&path, stored.to_string()).unwrap();
     }
 
     pub(crate) fn open(&self) -> Store {
@@ -121,6 +133,11 @@ pub(crate) fn said(session: &Session) -> Vec<(String, String)> {
 /// What the rows say that are no markers.
 pub(crate) fn contents(session: &Session) -> Vec<String> {
     session.messages().filter(|row| !row.is_error()).map(|row| row.content().into_owned()).collect()
+}
+
+/// What a model was last shown.
+pub(crate) fn context(session: &Session) -> Vec<String> {
+    session.texts(List::ContextMessages).map(|row| Row::parse(row).content().into_owned()).collect()
 }
 
 /// The markers.

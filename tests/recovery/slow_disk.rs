@@ -1,9 +1,10 @@
-//! A real disk that can be made to wait at the door of a journal, and counts the files that are put in place.
+//! A real disk that can be made to wait before it reads a journal or deletes a session, or to refuse what it is asked
+//! for, and that counts the files that are put in place.
 
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
@@ -14,17 +15,27 @@ use parking_lot::Mutex;
 #[derive(Debug, Default)]
 pub(crate) struct SlowDisk {
     held: Mutex<Option<Door>>,
+    refuses_journals: AtomicBool,
+    refuses_sidecars: AtomicBool,
     journal_reads: AtomicUsize,
     replaced: AtomicUsize,
 }
 
+/// Where somebody can be made to wait.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Doorway {
+    JournalRead,
+    Deletion,
+}
+
 #[derive(Debug)]
 struct Door {
+    way: Doorway,
     entered: Sender<()>,
     release: Receiver<()>,
 }
 
-/// Somebody who is about to read a journal, and waits.
+/// Somebody who waits at a door.
 pub(crate) struct Held {
     entered: Receiver<()>,
     release: Sender<()>,
@@ -35,7 +46,7 @@ const LONG: Duration = Duration::from_secs(30);
 impl Held {
     /// Waits until somebody stands at the door.
     pub(crate) fn until_entered(&self) {
-        self.entered.recv_timeout(LONG).expect("nobody reads the journal");
+        self.entered.recv_timeout(LONG).expect("nobody comes to the door");
     }
 
     /// Lets it go on.
@@ -51,9 +62,28 @@ impl SlowDisk {
 
     /// The next one who opens a journal to read it waits at the door. Only that one.
     pub(crate) fn hold_next_journal_read(&self) -> Held {
+        self.hold(Doorway::JournalRead)
+    }
+
+    /// The next one who deletes a session waits before anything has changed.
+    pub(crate) fn hold_next_deletion(&self) -> Held {
+        self.hold(Doorway::Deletion)
+    }
+
+    fn hold(&self, way: Doorway) -> Held {
         let ((entered, has_entered), (release, is_released)) = (channel(), channel());
-        *self.held.lock() = Some(Door { entered, release: is_released });
+        *self.held.lock() = Some(Door { way, entered, release: is_released });
         Held { entered: has_entered, release }
+    }
+
+    /// From now on journals cannot be read, or they can again.
+    pub(crate) fn refuse_journals(&self, refuses: bool) {
+        self.refuses_journals.store(refuses, Ordering::SeqCst);
+    }
+
+    /// From now on no sidecar can be put in place, or it can again.
+    pub(crate) fn refuse_sidecars(&self, refuses: bool) {
+        self.refuses_sidecars.store(refuses, Ordering::SeqCst);
     }
 
     /// How often a journal was opened to be read.
@@ -66,9 +96,8 @@ impl SlowDisk {
         self.replaced.load(Ordering::SeqCst)
     }
 
-    fn wait_at_door(&self) {
-        self.journal_reads.fetch_add(1, Ordering::SeqCst);
-        let door = self.held.lock().take();
+    fn wait_at(&self, way: Doorway) {
+        let door = self.held.lock().take_if(|door| door.way == way);
         if let Some(door) = door {
             door.entered.send(()).expect("the test listens");
             door.release.recv_timeout(LONG).expect("the test releases");
@@ -80,10 +109,19 @@ fn ends_with(path: &Path, extension: &str) -> bool {
     path.extension().is_some_and(|found| found == extension)
 }
 
+fn refuse_if(refuses: &AtomicBool) -> io::Result<()> {
+    match refuses.load(Ordering::SeqCst) {
+        true => Err(io::Error::other("the disk refuses")),
+        false => Ok(()),
+    }
+}
+
 impl Disk for SlowDisk {
     fn open(&self, path: &Path, access: Access) -> io::Result<Box<dyn DiskFile>> {
         if access == Access::Read && ends_with(path, "jsonl") {
-            self.wait_at_door();
+            self.journal_reads.fetch_add(1, Ordering::SeqCst);
+            self.wait_at(Doorway::JournalRead);
+            refuse_if(&self.refuses_journals)?;
         }
         OsDisk.open(path, access)
     }
@@ -93,7 +131,12 @@ impl Disk for SlowDisk {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.replaced.fetch_add(usize::from(ends_with(to, "json")), Ordering::SeqCst);
+        if to.parent().is_some_and(|folder| folder.ends_with("_tombstones")) {
+            self.wait_at(Doorway::Deletion);
+        } else if ends_with(to, "json") {
+            refuse_if(&self.refuses_sidecars)?;
+            self.replaced.fetch_add(1, Ordering::SeqCst);
+        }
         OsDisk.rename(from, to)
     }
 

@@ -10,7 +10,8 @@ use crate::recovery::turn::Turn;
 struct KnownCards {
     cards: Vec<ToolCard>,
     is_claimed: Vec<bool>,
-    by_tid: HashMap<String, usize>,
+    /// Lines of another run, or without numbers, may have the same.
+    by_tid: HashMap<String, VecDeque<usize>>,
     by_shown: HashMap<(String, String), VecDeque<usize>>,
 }
 
@@ -18,12 +19,12 @@ impl KnownCards {
     fn of(session: &Session, turn: &Turn, run: &str) -> Self {
         let cards: Vec<ToolCard> = session.tool_cards().collect();
         let is_claimed = vec![false; cards.len()];
-        let (mut by_tid, mut by_shown) = (HashMap::new(), HashMap::<_, VecDeque<usize>>::new());
+        let (mut by_tid, mut by_shown) = (HashMap::<_, VecDeque<usize>>::new(), HashMap::<_, VecDeque<usize>>::new());
         for (at, card) in cards.iter().enumerate() {
             let is_own = card.run().as_deref() == Some(run);
             let stands_here = card.run().is_none() && card.row_index().is_some_and(|row| turn.rows.contains(&row));
             if is_own {
-                by_tid.insert(card.tid().into_owned(), at);
+                by_tid.entry(card.tid().into_owned()).or_default().push_back(at);
             }
             if is_own || stands_here {
                 by_shown.entry((card.name().into_owned(), card.shown())).or_default().push_back(at);
@@ -34,8 +35,8 @@ impl KnownCards {
 
     /// For each folded card the card that it is, if it is there. None is two.
     fn claim(&mut self, folded: &[FoldedCard]) -> Vec<Option<usize>> {
-        let mut claims: Vec<Option<usize>> =
-            folded.iter().map(|card| self.by_tid.get(&*card.card.tid()).copied()).collect();
+        let mut by_tid = |card: &FoldedCard| self.by_tid.get_mut(&*card.card.tid())?.pop_front();
+        let mut claims: Vec<Option<usize>> = folded.iter().map(&mut by_tid).collect();
         claims.iter().flatten().for_each(|at| self.is_claimed[*at] = true);
         for (card, claim) in folded.iter().zip(&mut claims).filter(|(_, claim)| claim.is_none()) {
             let name = card.card.name();

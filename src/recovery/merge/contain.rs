@@ -102,4 +102,15 @@ mod tests {
         let taken = |text: &str| Sought::new([(7, text)].into_iter()).take_contained_in(&row);
         assert_eq!((taken(&enough), taken(&too_short)), (Some(7), None));
     }
+    /// Every place of every row is worth comparing with every text, which without a bound takes minutes. Once the bound
+    /// is reached, nothing more is found.
+    #[test]
+    fn texts_that_all_begin_alike_cost_a_bounded_number_of_comparisons() {
+        let texts: Vec<String> = (0..1_000).map(|n| format!("{}!", "a".repeat(500 + n))).collect();
+        let mut sought = Sought::new(texts.iter().map(String::as_str).enumerate());
+        assert_eq!(sought.take_contained_in(&texts[999]), Some(0), "the shortest stands at the end of the longest");
+        let rows = (0..5_000).map(|n| "a".repeat(30 + n % 400));
+        assert_eq!(rows.filter_map(|row| sought.take_contained_in(&row)).count(), 0);
+        assert_eq!((sought.comparisons_left, sought.take_contained_in(&texts[999])), (0, None));
+    }
 }

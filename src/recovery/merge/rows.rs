@@ -17,8 +17,8 @@ struct KnownRow {
 #[derive(Default)]
 pub(super) struct KnownRows {
     rows: Vec<KnownRow>,
-    /// Rows that say with which event they begin.
-    by_seq: HashMap<u64, usize>,
+    /// Rows that say with which event they begin. Lines of another run may have the same numbers.
+    by_seq: HashMap<u64, VecDeque<usize>>,
     /// All others.
     by_text: HashMap<String, VecDeque<usize>>,
     /// Those of them that came from this run, or are a saved part of an answer: their text may be the beginning of a
@@ -51,7 +51,7 @@ impl KnownRows {
         let normal = normal_form(&row.content());
         let seq = row.fields().get("_recovered_seq").and_then(|seq| seq.parse().ok());
         if let Some(seq) = seq.filter(|_| is_own) {
-            self.by_seq.insert(seq, nth);
+            self.by_seq.entry(seq).or_default().push_back(nth);
         } else if is_own || !normal.is_empty() {
             let key = text_key(&normal, &row.reasoning().unwrap_or_default());
             self.by_text.entry(key).or_default().push_back(nth);
@@ -99,7 +99,7 @@ impl KnownRows {
     }
 
     fn by_seq(&mut self, row: &FoldedRow, _: &str) -> Option<usize> {
-        self.by_seq.get(&row.first_seq?).copied().filter(|nth| !self.rows[*nth].is_claimed)
+        next_unclaimed(self.by_seq.get_mut(&row.first_seq?)?, &self.rows)
     }
 
     fn by_text(&mut self, row: &FoldedRow, normal: &str) -> Option<usize> {
