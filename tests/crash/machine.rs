@@ -16,9 +16,17 @@ pub(crate) fn id() -> SessionId {
     SessionId::parse("s").unwrap()
 }
 
+/// What every clock shows unless told otherwise.
+pub(crate) const NOW: i64 = 1_800_000_000;
+
 pub(crate) fn open(disk: &SimDisk) -> Result<Store, StoreError> {
+    open_at(disk, NOW)
+}
+
+/// The same by a process whose clock shows this second.
+pub(crate) fn open_at(disk: &SimDisk, now: i64) -> Result<Store, StoreError> {
     let options = Options {
-        clock: Arc::new(ManualClock::at(Timestamp::from_seconds(1_800_000_000.0))),
+        clock: Arc::new(ManualClock::at(Timestamp::from_seconds(now as f64))),
         entropy: Arc::new(SeededEntropy::new(disk.operations())),
         ..Options::default()
     };
@@ -74,11 +82,13 @@ pub(crate) fn run_until(before: Workload, work: Workload, operation: u64) -> (Si
     (disk, told)
 }
 
-/// How many operations `open` and `work` take.
+/// How many operations `open` and `work` take. Writing the index down when the store closes is not one of them: that may
+/// fail without anybody being told (tests/index/crash.rs).
 pub(crate) fn operations_of(before: Workload, work: Workload) -> u64 {
     let (disk, mut told) = prepared(before);
     let first = disk.operations();
-    work(&open(&disk).unwrap(), &mut told).unwrap();
+    let store = open(&disk).unwrap();
+    work(&store, &mut told).unwrap();
     disk.operations() - first
 }
 

@@ -7,5 +7,6 @@
 mod aftermath;
 mod faults;
 mod machine;
+mod recovery;
 mod told;
 mod workloads;

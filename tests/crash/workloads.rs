@@ -18,9 +18,9 @@ fn resumed_append_and_seal(store: &Store, told: &mut Told) -> Result<(), StoreEr
 fn creating_the_store_and_a_session() {
     crash_everywhere(nothing, created);
     let (disk, mut told) = (SimDisk::new(), Told::default());
-    let first = disk.operations();
-    created(&open(&disk).unwrap(), &mut told).unwrap();
-    for operation in 1..=disk.operations() - first {
+    let store = open(&disk).unwrap();
+    created(&store, &mut told).unwrap();
+    for operation in 1..=disk.operations() {
         for end in ends(6) {
             let (disk, mut told) = (SimDisk::new(), Told::default());
             disk.stop_before(operation);

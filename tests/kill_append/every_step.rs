@@ -23,32 +23,32 @@ const CALLS: &str = "trace=?write,?pwrite64,?writev,?rename,?renameat,?renameat2
 
 const SIGKILL: i32 = 9;
 const NEXT_PROMPT: &str = "Und dann?";
-const NEXT_TURN: [&str; 6] = ["turn", SESSION, "--message", NEXT_PROMPT, "--run", "r2"];
+pub(crate) const NEXT_TURN: [&str; 6] = ["turn", SESSION, "--message", NEXT_PROMPT, "--run", "r2"];
 
 /// A system call of a command: its name, and how many of that name came before it, and itself.
 type Step = (String, usize);
 
 /// A command, the data that it finds, and what it is handed, a line at a time.
-struct Case {
+pub(crate) struct Case {
     before: Data,
     args: Vec<&'static str>,
     input: Vec<String>,
 }
 
 /// A copy of the data after a command was killed on it.
-struct Killed {
-    data: Data,
+pub(crate) struct Killed {
+    pub(crate) data: Data,
     /// What the command had said by then.
     said: Vec<String>,
 }
 
 impl Case {
-    fn new(before: Data, args: &[&'static str], input: &[String]) -> Self {
+    pub(crate) fn new(before: Data, args: &[&'static str], input: &[String]) -> Self {
         Case { before, args: args.to_vec(), input: input.to_vec() }
     }
 
     /// Kills the command at each of its steps, and checks what is left. The calls named must be among the steps.
-    fn kill_at_every_step(&self, needed: &[&str], check: impl Fn(&Killed)) {
+    pub(crate) fn kill_at_every_step(&self, needed: &[&str], check: impl Fn(&Killed)) {
         let steps = self.steps();
         for call in needed.iter().chain(&["write", "exit_group"]) {
             assert!(steps.iter().any(|(name, _)| name == call), "no {call} was seen in {steps:?}");
@@ -102,7 +102,7 @@ impl Case {
     }
 }
 
-fn require_strace() {
+pub(crate) fn require_strace() {
     let found = Command::new("strace").arg("--version").output();
     assert!(found.is_ok(), "these tests need strace: install it (apt-get install strace)");
 }
@@ -142,7 +142,7 @@ fn check_files(data: &Data) {
 }
 
 /// A file that an earlier writer did not finish, so that there is something to remove.
-fn with_stale_temp(data: Data) -> Data {
+pub(crate) fn with_stale_temp(data: Data) -> Data {
     let stale = data.root().join("_tmp-stale");
     fs::write(&stale, "half a sess").expect("the data can be written");
     fs::set_permissions(&stale, fs::Permissions::from_mode(0o600)).expect("the file is ours");
@@ -213,7 +213,7 @@ fn turn_killed_at_any_step_leaves_a_pending_prompt_or_none() {
 }
 
 /// Short, long, short; none of them plain ASCII.
-fn answer() -> Vec<String> {
+pub(crate) fn answer() -> Vec<String> {
     vec!["Ans Meer, à ".to_owned(), "海🦀é".repeat(15_000), " 🌊.".to_owned()]
 }
 
@@ -314,7 +314,7 @@ fn done_killed_at_any_step_is_folded_once_by_whoever_comes_next() {
 }
 
 /// A run that has ended, but its writer was killed before it could save the answer.
-fn sealed_but_not_folded() -> Data {
+pub(crate) fn sealed_but_not_folded() -> Data {
     let killed = Case::new(answered_but_open(), &BUFFERED, &[DONE.to_owned()]).killed_at("rename", 1);
     let data = killed.data;
     assert!(is_pending(&data, PROMPT, RUN) && data.sound_tail().len() == 4, "sealed, and still pending");

@@ -10,5 +10,6 @@ mod every_step;
 mod follow;
 mod process;
 mod random_moments;
+mod recover;
 mod torn_line;
 mod two_processes;

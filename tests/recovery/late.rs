@@ -1,7 +1,7 @@
 //! What comes after a turn was given up for dead: more events, its end, another turn.
 
 use lastword::{Event, NewSession, Outcome, Run, Store, UserTurn};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::scene::{RUN, Scene, contents, id, markers, rows, run, said};
 
@@ -44,6 +44,40 @@ fn a_row_that_grows_is_extended_and_not_repeated() {
     assert_eq!(contents(&session), ["Where to?", "To the sea."]);
     assert_eq!(rows(&session)[1]["reasoning"], "hm");
     assert_eq!(markers(&session).len(), 1);
+}
+
+/// A journal that begins with an event of another run, under a number that an own event has too.
+fn with_event_of_another_run(scene: &Scene, foreign: (&str, Value), own: &[(&str, Value)]) {
+    scene.pending(&[], "Where to?");
+    scene.journal("other", 1, &[foreign]);
+    let folder = scene.root.join("_run_journal/talk");
+    std::fs::rename(folder.join("other.jsonl"), folder.join(format!("{RUN}.jsonl"))).unwrap();
+    scene.journal(RUN, 1, own);
+}
+
+#[test]
+fn rows_that_begin_with_the_same_number_are_not_repeated_when_the_journal_grows() {
+    let scene = Scene::new();
+    let own = [("token", json!({"text": "sea."})), ("interim_assistant", json!({"already_streamed": true}))];
+    with_event_of_another_run(&scene, ("interim_assistant", json!({"text": "To the"})), &own);
+    let store = scene.open();
+    assert_eq!(contents(&store.get_session(&id()).unwrap()), ["Where to?", "To the", "sea."]);
+    scene.journal(RUN, 3, &[("token", json!({"text": "And home."}))]);
+    assert_eq!(contents(&store.get_session(&id()).unwrap()), ["Where to?", "To the", "sea.", "And home."]);
+}
+
+#[test]
+fn cards_with_the_same_number_are_not_mixed_up_when_the_journal_grows() {
+    let scene = Scene::new();
+    let own = [("tool", json!({"name": "book", "id": "b"}))];
+    with_event_of_another_run(&scene, ("tool", json!({"name": "map", "id": "a"})), &own);
+    let store = scene.open();
+    store.get_session(&id()).unwrap();
+    scene.journal(RUN, 2, &[("tool_complete", json!({"name": "map", "id": "a"}))]);
+    let session = store.get_session(&id()).unwrap();
+    let cards: Vec<(String, bool)> =
+        session.tool_cards().map(|card| (card.name().into_owned(), card.is_done())).collect();
+    assert_eq!(cards, [("map".to_owned(), true), ("book".to_owned(), false)]);
 }
 
 #[test]
