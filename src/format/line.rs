@@ -67,7 +67,7 @@ pub struct EventRef<'a> {
     /// Its name: the key `event`, else `type`.
     pub name: Cow<'a, str>,
     /// When it was written, as JSON text.
-    pub created_at: Option<&'a str>,
+    pub(crate) created_at: Option<&'a [u8]>,
     /// Whether it says that it ends the run.
     pub terminal: Truth,
     /// How it says that the run ended, as JSON text.
@@ -132,69 +132,84 @@ fn checksum_behind(begun: u32, rest: &[u8]) -> Option<bool> {
     is_checksum.then_some(is_right)
 }
 
-/// A line of exactly our shape whose checksum is right: where its parts stand in it.
+/// The parts of a line of exactly our shape whose checksum is right. They are UTF-8 without control bytes, and so is all
+/// that stands between them.
 #[derive(Debug, Clone)]
-pub(crate) struct OwnLine {
+pub(super) struct OwnParts<'a> {
     seq: u64,
-    name: Range<usize>,
-    created_at: Range<usize>,
+    name: &'a [u8],
+    created_at: &'a [u8],
     terminal: Truth,
-    terminal_state: Range<usize>,
-    payload: Range<usize>,
+    terminal_state: &'a [u8],
+    payload: &'a [u8],
 }
 
-impl OwnLine {
+impl<'a> OwnParts<'a> {
     /// Takes a line apart. Anything but a line of ours is for the JSON reader.
-    pub(super) fn find(line: &[u8], shape: &LineShape) -> Option<Self> {
+    #[inline]
+    pub(super) fn find(line: &'a [u8], shape: &LineShape) -> Option<Self> {
         let behind_start = line.strip_prefix(&*shape.start)?;
         let mut rest = Rest(behind_start);
         let digits = rest.digits()?;
         rest.skip(b"\",\"seq\":")?;
         rest.skip(digits)?;
         rest.skip(&shape.middle)?;
-        let name = rest.plain_text()?;
-        rest.skip(b"\",\"type\":\"")?;
-        rest.skip(name)?;
-        rest.skip(b"\",\"created_at\":")?;
+        let name = rest.name()?;
         let created_at = rest.moment()?;
-        rest.skip(b",\"terminal\":")?;
-        let (terminal, state) = rest.terminal()?;
-        rest.skip(b",\"payload\":")?;
+        let (terminal, terminal_state) = rest.terminal()?;
         let payload = rest.0.get(..rest.0.len().checked_sub(CRC_BYTES)?)?;
         let is_right = checksum_behind(shape.start_crc, behind_start) == Some(true);
-        if payload.is_empty() || !is_right || !is_clean_text(line) {
+        let is_clean = is_clean_text(name) && is_clean_text(payload) && is_clean_text(terminal_state);
+        if payload.is_empty() || !is_right || !is_clean {
             return None;
         }
-        let within = |part: &[u8]| {
-            let start = part.as_ptr() as usize - line.as_ptr() as usize;
-            start..start + part.len()
-        };
-        Some(OwnLine {
-            seq: Some(number_of(digits)).filter(is_usable)?,
-            name: within(name),
-            created_at: within(created_at),
-            terminal,
-            terminal_state: within(state),
-            payload: within(payload),
-        })
+        let seq = Some(number_of(digits)).filter(is_usable)?;
+        Some(OwnParts { seq, name, created_at, terminal, terminal_state, payload })
     }
 
     /// The event on the line that was taken apart.
-    pub(super) fn event<'a>(&self, line: &'a [u8], offset: u64) -> EventRef<'a> {
-        // Each part on its own: together they are a fraction of the line.
-        let part = |place: &Range<usize>| utf8(&line[place.clone()]);
+    #[inline]
+    pub(super) fn event(&self, line: &'a [u8], offset: u64) -> EventRef<'a> {
+        // Each part on its own, and the usual ones by heart: together they are a fraction of the line.
         EventRef {
             line,
             offset,
             seq: Some(self.seq),
-            name: Cow::Borrowed(part(&self.name)),
-            created_at: Some(part(&self.created_at)),
+            name: Cow::Borrowed(if self.name == b"token" { "token" } else { utf8(self.name) }),
+            created_at: Some(self.created_at),
             terminal: self.terminal,
-            terminal_state: Some(part(&self.terminal_state)),
-            payload: Some(part(&self.payload)),
+            terminal_state: Some(if self.terminal_state == b"null" { "null" } else { utf8(self.terminal_state) }),
+            payload: Some(utf8(self.payload)),
             ids: Ids::Own,
             checked: true,
         }
+    }
+}
+
+/// The same, told by the places of the parts in the line.
+#[derive(Debug, Clone)]
+pub(crate) struct OwnLine {
+    seq: u64,
+    terminal: Truth,
+    places: [Range<usize>; 4],
+}
+
+impl OwnLine {
+    pub(super) fn find(line: &[u8], shape: &LineShape) -> Option<Self> {
+        let parts = OwnParts::find(line, shape)?;
+        let within = |part: &[u8]| {
+            let start = part.as_ptr() as usize - line.as_ptr() as usize;
+            start..start + part.len()
+        };
+        let places = [parts.name, parts.created_at, parts.terminal_state, parts.payload].map(within);
+        Some(OwnLine { seq: parts.seq, terminal: parts.terminal, places })
+    }
+
+    /// The event on the line that was taken apart.
+    pub(super) fn event<'a>(&self, line: &'a [u8], offset: u64) -> EventRef<'a> {
+        let [name, created_at, terminal_state, payload] = self.places.each_ref().map(|place| &line[place.clone()]);
+        let OwnLine { seq, terminal, .. } = *self;
+        OwnParts { seq, name, created_at, terminal, terminal_state, payload }.event(line, offset)
     }
 }
 
@@ -211,38 +226,54 @@ fn number_of(digits: &[u8]) -> u64 {
     digits.iter().fold(0, |number, digit| number * 10 + u64::from(digit - b'0'))
 }
 
-/// Whether a line is UTF-8 without control bytes. Most are ASCII, which one look tells.
-fn is_clean_text(line: &[u8]) -> bool {
-    let (lowest, all) = line.iter().fold((u8::MAX, 0), |(lowest, all), byte| (lowest.min(*byte), all | byte));
-    lowest >= 0x20 && (all < 0x80 || std::str::from_utf8(line).is_ok())
+/// Whether bytes are UTF-8 without control bytes. Most are ASCII, which one look tells.
+fn is_clean_text(bytes: &[u8]) -> bool {
+    let (lowest, all) = bytes.iter().fold((u8::MAX, 0), |(lowest, all), byte| (lowest.min(*byte), all | byte));
+    lowest >= 0x20 && (all < 0x80 || std::str::from_utf8(bytes).is_ok())
 }
 
 /// What is left of a line while it is taken apart.
 struct Rest<'a>(&'a [u8]);
 
 impl<'a> Rest<'a> {
+    #[inline]
     fn skip(&mut self, expected: &[u8]) -> Option<()> {
         self.0 = self.0.strip_prefix(expected)?;
         Some(())
     }
 
+    #[inline]
     fn take(&mut self, len: usize) -> &'a [u8] {
         let (taken, rest) = self.0.split_at(len);
         self.0 = rest;
         taken
     }
 
+    #[inline]
     fn digits(&mut self) -> Option<&'a [u8]> {
         let len = self.0.iter().position(|byte| !byte.is_ascii_digit())?;
         let fits = (1..=19).contains(&len) && self.0[0] != b'0';
         fits.then(|| self.take(len))
     }
 
-    fn plain_text(&mut self) -> Option<&'a [u8]> {
+    /// The event's name, which is there twice, and most often is the same.
+    #[inline]
+    fn name(&mut self) -> Option<&'a [u8]> {
+        const USUAL: &[u8] = b"token\",\"type\":\"token\",\"created_at\":";
+        if let Some(rest) = self.0.strip_prefix(USUAL) {
+            let name = &self.0[..b"token".len()];
+            self.0 = rest;
+            return Some(name);
+        }
         let len = memchr::memchr2(b'"', b'\\', self.0)?;
-        (self.0[len] == b'"').then(|| self.take(len))
+        let name = (self.0[len] == b'"').then(|| self.take(len))?;
+        self.skip(b"\",\"type\":\"")?;
+        self.skip(name)?;
+        self.skip(b"\",\"created_at\":")?;
+        Some(name)
     }
 
+    #[inline]
     fn moment(&mut self) -> Option<&'a [u8]> {
         /// `1800000000.000000`
         const USUAL_BYTES: usize = 17;
@@ -256,16 +287,21 @@ impl<'a> Rest<'a> {
         (len > 0).then(|| self.take(len))
     }
 
-    /// The value of `terminal`, and the text of `terminal_state`, which are `false` and `null` on most lines.
+    /// The value of `terminal` and the text of `terminal_state`, up to the payload. Most lines end nothing.
+    #[inline]
     fn terminal(&mut self) -> Option<(Truth, &'a [u8])> {
-        if self.skip(b"false,\"terminal_state\":").is_some() {
-            let state = self.0.get(..4).filter(|state| *state == b"null")?;
-            self.0 = &self.0[4..];
+        const USUAL: &[u8] = b",\"terminal\":false,\"terminal_state\":null,\"payload\":";
+        const NULL_AT: usize = b",\"terminal\":false,\"terminal_state\":".len();
+        if let Some(rest) = self.0.strip_prefix(USUAL) {
+            let state = &self.0[NULL_AT..NULL_AT + b"null".len()];
+            self.0 = rest;
             return Some((Truth::False, state));
         }
-        self.skip(b"true,\"terminal_state\":")?;
+        self.skip(b",\"terminal\":true,\"terminal_state\":")?;
         let end = self.0.strip_prefix(b"\"").and_then(|inside| memchr::memchr2(b'"', b'\\', inside))?;
-        Some((Truth::True, self.take(end + 2)))
+        let state = self.take(end + 2);
+        self.skip(b",\"payload\":")?;
+        Some((Truth::True, state))
     }
 }
 
@@ -289,7 +325,7 @@ pub(super) fn decode_any<'a>(text: &'a str, offset: u64, shape: &LineShape) -> R
         offset,
         seq,
         name: name.map(python_text).unwrap_or_default(),
-        created_at: fields.get("created_at"),
+        created_at: fields.get("created_at").map(str::as_bytes),
         terminal,
         terminal_state: fields.get("terminal_state"),
         payload: fields.get("payload"),

@@ -53,6 +53,21 @@ impl JournalReader {
         }
     }
 
+    /// Shows every record of all that is there, in order.
+    pub fn show_all(&mut self, mut show: impl FnMut(Record<'_>)) -> Result<(), StorageError> {
+        loop {
+            self.scanner.show_whole(&mut show);
+            let (offset, bytes) = (self.scanner.fed_to(), &self.bytes);
+            if self.scanner.feed(READ_CHUNK_BYTES, |room| bytes.read_at(room, offset))? == 0 {
+                break;
+            }
+        }
+        while let Some(record) = self.next_record()? {
+            show(record);
+        }
+        Ok(())
+    }
+
     /// How far the journal was read.
     pub fn read_to(&self) -> u64 {
         self.scanner.fed_to()

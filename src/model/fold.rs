@@ -22,7 +22,7 @@ pub struct FoldEvent<'a> {
     /// The text of its payload; empty if it has none.
     pub payload: &'a str,
     /// When it happened, as JSON text: few events are asked for it.
-    pub created_at: Option<&'a str>,
+    pub created_at: Option<&'a [u8]>,
 }
 
 impl FoldEvent<'_> {
@@ -32,8 +32,8 @@ impl FoldEvent<'_> {
 }
 
 /// A moment in seconds from its JSON text.
-pub(crate) fn seconds_of(raw: &str) -> Option<f64> {
-    raw.parse().ok().filter(|seconds: &f64| seconds.is_finite())
+pub(crate) fn seconds_of(raw: &[u8]) -> Option<f64> {
+    std::str::from_utf8(raw).ok()?.parse().ok().filter(|seconds: &f64| seconds.is_finite())
 }
 
 /// A row as it comes out of the events, before it is known where it stands.
@@ -401,7 +401,13 @@ mod tests {
         for (at, (name, payload)) in events.iter().enumerate() {
             let seq = at as u64 + 1;
             let created_at = format!("{}.5", 100 + at);
-            folder.push(&FoldEvent { seq: Some(seq), is_foreign: false, name, payload, created_at: Some(&created_at) });
+            folder.push(&FoldEvent {
+                seq: Some(seq),
+                is_foreign: false,
+                name,
+                payload,
+                created_at: Some(created_at.as_bytes()),
+            });
         }
         folder.finish()
     }

@@ -118,11 +118,11 @@ pub fn read(storage: &Arc<dyn Storage>, session: &SessionId, run: &RunId) -> Res
         return Ok(Evidence::none(JournalState::Arriving));
     };
     let mut read = Reading::default();
-    while let Some(record) = reader.next_record()? {
+    reader.show_all(|record| {
         if let Record::Event(event) = record {
             read.add(&event);
         }
-    }
+    })?;
     Ok(read.finish(session, run.as_str(), reader.read_to()))
 }
 
