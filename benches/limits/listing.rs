@@ -29,10 +29,19 @@ fn fill(data: &Path) -> Outcomes<()> {
     let text = String::from_utf8(bytes)?;
     for at in 1..SESSIONS {
         let id = session(at)?;
+        let text: String = text.lines().map(|line| changed(line, at)).collect();
         fs::write(Layout::new(data).sidecar(&id), text.replace(session(0)?.as_str(), id.as_str()))?;
     }
     assert_eq!(store.list()?.len(), SESSIONS);
     Ok(())
+}
+
+/// The line, with another moment of change for each session, in no order.
+fn changed(line: &str, at: usize) -> String {
+    match line.trim_start().starts_with("\"updated_at\"") {
+        true => format!("\"updated_at\": {},\n", 1_700_000_000 + at * 7_919 % SESSIONS),
+        false => format!("{line}\n"),
+    }
 }
 
 fn session(at: usize) -> Outcomes<SessionId> {

@@ -450,7 +450,7 @@ fn main() -> Outcomes<()> {
     }
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
     let is_asked_for = |part: &&str| args.iter().any(|arg| arg == part);
-    let is_wanted = |part: &&str| is_asked_for(part) || !PARTS.iter().any(|part| is_asked_for(&part));
+    let is_wanted = |part: &&str| is_asked_for(part) || !PARTS.iter().any(is_asked_for);
     println!("{:<44} {:>12} {:>12}  {:<42} {:>6} {:>8}", "operation", "ours", "limit", "the limit", "ratio", "target");
     if is_wanted(&PARTS[0]) {
         let nothing = CacheOptions { sessions_max: 0, bytes_max: 0 };

@@ -7,7 +7,7 @@ mod scan;
 mod sidecar;
 
 pub use encode::LineEncoder;
-pub use index::{read_index_lines, write_index_line};
+pub use index::{IndexLine, read_index_lines, write_index_line};
 pub use line::{EventRef, Ids, LineShape};
 pub use scan::{Damage, DamageKind, Record, Scanner};
 pub use sidecar::{Encoded, Head, Unreadable, encode, read_head, read_session};

@@ -6,14 +6,21 @@ use std::sync::atomic::Ordering;
 
 use super::listing::{Compared, Listing};
 use super::{Entry, Index, State, Unlisted};
-use crate::format::read_index_lines;
+use crate::format::{IndexLine, read_index_lines};
 use crate::limits::LISTING_RECHECK;
 use crate::model::{Revision, SessionId, Summary};
 use crate::sidecar;
-use crate::storage::{Storage, StorageError};
+use crate::storage::{DocumentEntry, Storage, StorageError};
 
 /// For how many times as long as a comparison took it is believed, while this process itself changes sessions.
 const RECHECK_FACTOR: i64 = 20;
+
+/// What a comparison found.
+struct Found {
+    entries: Vec<Entry>,
+    /// Those that had to be read.
+    read: Vec<Entry>,
+}
 
 impl Index {
     /// Whether no document can have come or gone that the listing does not know of. What this process itself changed
@@ -36,46 +43,50 @@ impl Index {
         let began = self.clock.now();
         let token = self.storage.documents_token()?;
         self.has_changed_folder.store(false, Ordering::SeqCst);
-        let documents = self.storage.documents(None, usize::MAX)?;
-        let mut known = self.known(state);
-        let (mut entries, mut read) = (Vec::with_capacity(documents.len()), Vec::new());
-        for document in documents {
-            let known = known.remove(&document.session);
-            match known.filter(|entry| entry.is_of(document.revision.as_ref())) {
-                Some(entry) => entries.push(entry),
-                None => read.extend(read_entry(&self.storage, &document.session, document.revision)),
+        let documents = self.storage.documents()?;
+        let found = match state.listing.take() {
+            Some(listing) => self.sort_out(documents, |document| listing.known(document)),
+            None => {
+                let notes = self.storage.index_notes().ok().flatten().unwrap_or_default();
+                state.notes.found(notes.len() as u64);
+                let mut lines = HashMap::with_capacity(documents.len());
+                lines.extend(read_index_lines(&notes).map(by_session));
+                self.sort_out(documents, |document| noted(&lines, document))
             }
-        }
-        let says_little = read.len() > entries.len() / 4;
-        let summaries: Vec<Summary> = read.iter().filter_map(|entry| entry.summary.clone().ok()).collect();
-        entries.append(&mut read);
+        };
         let took_micros = (self.clock.now().micros() - began.micros()).max(0);
-        let listing = Listing::new(entries, Compared { token, at: began, took_micros });
-        self.settle(state, listing, &summaries, says_little);
+        self.settle(state, found, Compared { token, at: began, took_micros });
         Ok(())
     }
 
-    /// What was known of each session: in memory, or else what was written down.
-    fn known(&self, state: &mut State) -> HashMap<SessionId, Entry> {
-        if let Some(listing) = &state.listing {
-            return listing.entries().map(|entry| (entry.id.clone(), entry.clone())).collect();
+    /// What is known of each document, or else what it says.
+    fn sort_out(&self, documents: Vec<DocumentEntry>, known: impl Fn(&DocumentEntry) -> Option<Entry>) -> Found {
+        let mut found = Found { entries: Vec::with_capacity(documents.len()), read: Vec::new() };
+        for document in documents {
+            match known(&document) {
+                Some(entry) => found.entries.push(entry),
+                None => found.read.extend(read_entry(&self.storage, &document.session, document.revision)),
+            }
         }
-        let bytes = self.storage.index_notes().ok().flatten().unwrap_or_default();
-        state.notes.found(bytes.len() as u64);
-        read_index_lines(&bytes).map(|summary| (summary.id().clone(), Entry::of(summary))).collect()
+        found
     }
 
     /// Takes a new listing over, and what had to be read for it into the notes.
-    fn settle(&self, state: &mut State, listing: Listing, read: &[Summary], says_little: bool) {
-        state.notes.measure(&listing, says_little && !read.is_empty());
+    fn settle(&self, state: &mut State, found: Found, compared: Compared) {
+        let Found { mut entries, read } = found;
+        let says_little = read.len() > entries.len() / 4;
+        let summaries: Vec<Summary> = read.iter().filter_map(|entry| entry.summary.clone().ok()).collect();
+        entries.extend(read);
+        let listing = Listing::new(entries, compared);
+        state.notes.measure(&listing, says_little && !summaries.is_empty());
         state.listing = Some(listing);
         if !state.notes.are_wasteful() {
-            state.notes.append(&*self.storage, read.iter());
+            state.notes.append(&*self.storage, summaries.iter());
         }
         // What changed since the comparison began, which it may have missed.
         self.take_changes(state);
         self.compact(state);
-        if !read.is_empty() && self.storage.can_write() {
+        if !summaries.is_empty() && self.storage.can_write() {
             self.has_changed_folder.store(true, Ordering::SeqCst);
         }
     }
@@ -100,6 +111,15 @@ impl Index {
         let is_same = |revision| self.storage.is_current(&entry.id, revision).unwrap_or(false);
         entry.is_settled() && entry.revision().is_some_and(is_same)
     }
+}
+
+fn by_session(line: IndexLine<'_>) -> (&str, IndexLine<'_>) {
+    (line.session, line)
+}
+
+fn noted(lines: &HashMap<&str, IndexLine<'_>>, document: &DocumentEntry) -> Option<Entry> {
+    let line = lines.get(document.session.as_str())?;
+    line.summary_of(&document.session, document.revision.as_ref()?).map(Entry::of)
 }
 
 /// A session as its document says; nothing if it is gone by now.

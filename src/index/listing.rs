@@ -7,6 +7,7 @@ use super::Position;
 use crate::clock::Timestamp;
 use crate::model::{Revision, SessionId, Summary};
 use crate::sidecar::SidecarError;
+use crate::storage::DocumentEntry;
 
 /// A session in a list: what is known of it, or why it could not be read.
 #[derive(Debug, Clone)]
@@ -73,9 +74,16 @@ pub(super) struct Listing {
 
 impl Listing {
     pub(super) fn new(entries: Vec<Entry>, compared: Compared) -> Self {
-        let places = entries.iter().map(|entry| (entry.id.clone(), entry.position())).collect();
-        let order = entries.into_iter().map(|entry| (entry.position(), entry)).collect();
-        Listing { order, places, compared }
+        let mut placed: Vec<(Position, Entry)> = entries.into_iter().map(|entry| (entry.position(), entry)).collect();
+        placed.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        let places = placed.iter().map(|(position, entry)| (entry.id.clone(), position.clone())).collect();
+        Listing { order: placed.into_iter().collect(), places, compared }
+    }
+
+    /// What is known of this revision of a session.
+    pub(super) fn known(&self, document: &DocumentEntry) -> Option<Entry> {
+        let entry = self.order.get(self.places.get(&document.session)?)?;
+        entry.is_of(document.revision.as_ref()).then(|| entry.clone())
     }
 
     pub(super) fn put(&mut self, entry: Entry) {

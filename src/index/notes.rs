@@ -26,7 +26,7 @@ impl Notes {
     }
 
     pub(super) fn measure(&mut self, listing: &Listing, says_little: bool) {
-        let line_bytes = |summary: &Summary| (summary.to_json().len() + LINE_FRAME_BYTES) as u64;
+        let line_bytes = |summary: &Summary| (summary.noted().len() + LINE_FRAME_BYTES) as u64;
         self.needed_bytes = listing.summaries().map(line_bytes).sum();
         self.must_replace |= says_little;
     }

@@ -9,9 +9,21 @@ use super::session::{List, Metadata, Revision, Session};
 use super::text::is_truthy;
 use crate::limits::LISTED_CHARS_MAX;
 
-/// The keys of a sidecar that are listed as they are. A value that is no text, number or truth is listed as null.
-const KEYS: [&str; 7] =
-    ["title", "created_at", "updated_at", "pinned", "archived", "active_stream_id", "parent_session_id"];
+/// What is listed of a session behind its id: keys of the sidecar as they are, and two that are made up. Each with what
+/// it is if nothing is noted. A value that is no text, number or truth is listed as null.
+const KEYS: [(&str, &str); 9] = [
+    ("title", "null"),
+    ("created_at", "null"),
+    ("updated_at", "null"),
+    ("pinned", "null"),
+    ("archived", "null"),
+    ("active_stream_id", "null"),
+    ("parent_session_id", "null"),
+    (ROWS, "0"),
+    (IS_PENDING, "false"),
+];
+const ROWS: &str = "message_count";
+const IS_PENDING: &str = "has_pending_user_message";
 
 /// One session in a list: a few of its values, as they were in one revision.
 #[derive(Debug, Clone, PartialEq)]
@@ -19,7 +31,8 @@ pub struct Summary {
     id: SessionId,
     revision: Revision,
     updated_at: f64,
-    json: Arc<str>,
+    /// A JSON object on one line with those keys that are not as usual.
+    noted: Arc<str>,
 }
 
 impl Summary {
@@ -42,19 +55,30 @@ impl Summary {
         rows: usize,
         get: impl Fn(&str) -> Option<&'a str>,
     ) -> Self {
-        let mut object = Object::default();
-        object.set_text("session_id", id.as_str());
-        for key in KEYS {
-            object.set(key, &*get(key).map_or(Cow::Borrowed("null"), listed));
+        let rows = rows.to_string();
+        let is_pending = get("pending_user_message").is_some_and(is_truthy);
+        let mut noted = Object::default();
+        for (key, usual) in KEYS {
+            let value = match key {
+                ROWS => Cow::Borrowed(&*rows),
+                IS_PENDING => Cow::Borrowed(if is_pending { "true" } else { "false" }),
+                key => get(key).map_or(Cow::Borrowed("null"), listed),
+            };
+            if value != usual {
+                noted.set(key, &*value);
+            }
         }
-        object.set("message_count", rows.to_string());
-        object.set("has_pending_user_message", get("pending_user_message").is_some_and(is_truthy).to_string());
-        Self::restore(id.clone(), revision.clone(), updated_at.unwrap_or(0.0), &object.to_json())
+        Self::restore(id.clone(), revision.clone(), updated_at.unwrap_or(0.0), &noted.to_json())
     }
 
-    /// A summary that was noted before. `json` must be what [`Summary::to_json`] gave.
-    pub(crate) fn restore(id: SessionId, revision: Revision, updated_at: f64, json: &str) -> Self {
-        Summary { id, revision, updated_at, json: json.into() }
+    /// A summary that was noted before.
+    pub(crate) fn restore(id: SessionId, revision: Revision, updated_at: f64, noted: &str) -> Self {
+        Summary { id, revision, updated_at, noted: noted.into() }
+    }
+
+    /// What is noted of it: a JSON object on one line.
+    pub(crate) fn noted(&self) -> &str {
+        &self.noted
     }
 
     /// The session.
@@ -84,12 +108,20 @@ impl Summary {
 
     /// The JSON text of a listed key.
     pub fn get(&self, key: &str) -> Option<String> {
-        Object::parse(&self.json)?.get(key).map(str::to_owned)
+        let (_, usual) = KEYS.iter().find(|(known, _)| *known == key)?;
+        let noted = Object::parse(&self.noted).unwrap_or_default();
+        Some(noted.get(key).unwrap_or(usual).to_owned())
     }
 
     /// All of it as a JSON object on one line.
-    pub fn to_json(&self) -> &str {
-        &self.json
+    pub fn to_json(&self) -> String {
+        let noted = Object::parse(&self.noted).unwrap_or_default();
+        let mut object = Object::default();
+        object.set_text("session_id", self.id.as_str());
+        for (key, usual) in KEYS {
+            object.set(key, noted.get(key).unwrap_or(usual));
+        }
+        object.to_json()
     }
 }
 

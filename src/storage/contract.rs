@@ -214,8 +214,8 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// Stores a document.
     fn put_document(&self, session: &SessionId, bytes: &[u8], put: &Put) -> Result<PutOutcome, StorageError>;
 
-    /// The documents after this one, in the order of their ids, each with its revision.
-    fn documents(&self, after: Option<&SessionId>, limit: usize) -> Result<Vec<DocumentEntry>, StorageError>;
+    /// All documents with their revisions, in no order.
+    fn documents(&self) -> Result<Vec<DocumentEntry>, StorageError>;
 
     /// Something that is another whenever documents came or went since; nothing if that cannot be told now.
     fn documents_token(&self) -> Result<Option<u128>, StorageError> {

@@ -116,7 +116,8 @@ fn private(options: &mut OpenOptions) -> &mut OpenOptions {
 
 fn entry_of(entry: &fs::DirEntry) -> io::Result<DirEntry> {
     let is_dir = entry.file_type()?.is_dir();
-    Ok(DirEntry { name: entry.file_name().to_string_lossy().into_owned(), is_dir })
+    let name = entry.file_name().into_string().unwrap_or_else(|odd| odd.to_string_lossy().into_owned());
+    Ok(DirEntry { name, is_dir })
 }
 
 /// Links are followed, as everywhere.

@@ -1,5 +1,6 @@
 //! Sidecars as documents: read whole or in part, replaced atomically, never without the expected revision.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use super::write::open_plain;
@@ -7,7 +8,7 @@ use super::{FileStorage, revision_of};
 use crate::limits::SIDECAR_BYTES_MAX;
 use crate::model::{Revision, SessionId};
 use crate::storage::contract::{Document, DocumentEntry, DocumentHead, Expected, Put, PutOutcome, Storage};
-use crate::storage::disk::{DiskFile, FileStat, read_full};
+use crate::storage::disk::{DirEntry, DiskFile, FileStat, read_full};
 use crate::storage::error::{Attempt, StorageError, optional};
 use crate::storage::layout::Layout;
 
@@ -91,24 +92,16 @@ impl FileStorage {
         file.into_bytes(stat.len as usize).attempt("read", path).map(Some)
     }
 
-    pub(super) fn list_documents(
-        &self,
-        after: Option<&SessionId>,
-        limit: usize,
-    ) -> Result<Vec<DocumentEntry>, StorageError> {
+    /// One that cannot be looked at is listed all the same.
+    pub(super) fn list_documents(&self) -> Result<Vec<DocumentEntry>, StorageError> {
         let root = self.layout.root();
         let names = self.disk.read_dir_stats(root).attempt("list", root)?;
         let deleted = self.deleted_sessions()?;
-        let mut documents: Vec<DocumentEntry> = names
-            .into_iter()
-            .filter(|(entry, _)| !entry.is_dir)
-            .filter_map(|(entry, stat)| Some((Layout::session_of(&entry.name)?, stat)))
-            .filter(|(session, _)| after.is_none_or(|after| session > after) && !deleted.contains(session))
-            // One that cannot be looked at is listed all the same.
-            .map(|(session, stat)| DocumentEntry { session, revision: stat.ok().as_ref().map(revision_of) })
-            .collect();
-        documents.sort_unstable_by(|a, b| a.session.cmp(&b.session));
-        documents.truncate(limit);
-        Ok(documents)
+        let document = |(entry, stat): (DirEntry, io::Result<FileStat>)| {
+            let session =
+                Layout::session_of(&entry.name).filter(|session| !entry.is_dir && !deleted.contains(session))?;
+            Some(DocumentEntry { session, revision: stat.ok().as_ref().map(revision_of) })
+        };
+        Ok(names.into_iter().filter_map(document).collect())
     }
 }

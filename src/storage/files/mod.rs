@@ -246,8 +246,8 @@ impl Storage for FileStorage {
         self.write_document(session, bytes, put)
     }
 
-    fn documents(&self, after: Option<&SessionId>, limit: usize) -> Result<Vec<DocumentEntry>, StorageError> {
-        self.list_documents(after, limit)
+    fn documents(&self) -> Result<Vec<DocumentEntry>, StorageError> {
+        self.list_documents()
     }
 
     fn documents_token(&self) -> Result<Option<u128>, StorageError> {
