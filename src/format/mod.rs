@@ -5,6 +5,7 @@ mod index;
 mod line;
 mod scan;
 mod sidecar;
+mod walk;
 
 pub use encode::LineEncoder;
 pub use index::{IndexLine, read_index_lines, write_index_line};

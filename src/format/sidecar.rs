@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
+use super::walk::walk;
 use crate::model::{Entry, List, Piece, Session, SessionId, Slot};
 
 /// Why bytes are not a session.
@@ -32,10 +33,18 @@ pub enum Unreadable {
 /// Reads a whole sidecar.
 pub fn read_session(id: &SessionId, bytes: Vec<u8>) -> Result<Session, Unreadable> {
     let text = String::from_utf8(bytes).map_err(|e| Unreadable::Utf8 { offset: e.utf8_error().valid_up_to() })?;
-    let mut found = Found::default();
-    collect(&text, false, &mut found)?;
-    let entries = found.entries;
+    let entries = match walk(&text) {
+        Some(entries) => entries,
+        None => entries_of(&text)?,
+    };
     Ok(Session::from_parts(id.clone(), Arc::new(text), entries))
+}
+
+/// The same entries by the JSON reader, which says what is wrong if anything is.
+fn entries_of(text: &str) -> Result<Vec<Entry>, Unreadable> {
+    let mut found = Found::default();
+    collect(text, false, &mut found)?;
+    Ok(found.entries)
 }
 
 /// What the first bytes of a sidecar tell.
@@ -273,6 +282,102 @@ mod tests {
              {\"role\":\"assistant\",\"content\":\"hi\",\"timestamp\":7}\n  ],\n  \"tail\": null\n}\n"
         );
         assert_eq!(encode(&encode(&session).into_session()).bytes(), saved.as_bytes());
+    }
+
+    /// The quick way and the JSON reader find the same, or neither finds anything.
+    fn assert_same(text: &str) {
+        let (quick, read) = (walk(text), entries_of(text));
+        let shown = |entries: &Vec<Entry>| format!("{entries:?}");
+        assert_eq!(quick.as_ref().map(shown), read.as_ref().ok().map(shown), "{text:?}: {read:?}");
+    }
+
+    #[test]
+    fn the_quick_way_takes_what_the_json_reader_takes_and_nothing_else() {
+        let values = [
+            "0",
+            "-0",
+            "-",
+            "01",
+            "1.",
+            ".5",
+            "1.5e+3",
+            "1e",
+            "1e5",
+            "-1E-2",
+            "+1",
+            "1e999",
+            "true",
+            "tru",
+            "truex",
+            "nul",
+            "null",
+            "false",
+            "NaN",
+            "\"\"",
+            "\"a",
+            "\"\\\"\"",
+            "\"\\x\"",
+            "\"\\u12g4\"",
+            "\"\\ud800\"",
+            "\"\\u00\"",
+            "\"a\nb\"",
+            "\"\u{7f}\"",
+            "[]",
+            "[ ]",
+            "[1,]",
+            "[,1]",
+            "[1 2]",
+            "[1,2",
+            "{}",
+            "{ }",
+            "{\"a\":1,}",
+            "{\"a\" 1}",
+            "{a:1}",
+            "{\"a\":}",
+            "[}",
+            "{]",
+            "[[]",
+            "[[1],{\"a\":[{}]}]",
+            "\"0123456789abcdef\\n0123456789abcdef\\\\\"",
+            "\"\u{e9}\u{1f600}\"",
+            "",
+            " ",
+            "1 1",
+            "\u{a0}1",
+        ];
+        for value in values {
+            assert_same(value);
+            for key in ["k", "messages", "tool_calls", "k\\u0041", "k\\"] {
+                for text in [
+                    "{\"KEY\":VALUE}",
+                    " { \"KEY\" : VALUE , \"b\":[1] } ",
+                    "{\"KEY\":[VALUE]}",
+                    "{\"KEY\":VALUE",
+                    "{\"KEY\":VALUE}x",
+                ] {
+                    assert_same(&text.replace("KEY", key).replace("VALUE", value));
+                }
+            }
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn the_quick_way_takes_what_the_json_reader_takes_whatever_is_cut_or_changed(
+            pieces in proptest::collection::vec(proptest::sample::select(vec![
+                "{", "}", "[", "]", ",", ":", "\"", "\\", "\\u00e9", "1", "-2.5e3", "true", "null", " ", "\n", "\"messages\":[",
+                "\"a\":", "\"text that is longer than one step\"", "\u{2028}",
+            ]), 0..24),
+            cut in 0usize..400, changed in 0usize..400, to in 0u8..0x80,
+        ) {
+            assert_same(&format!("{{{}}}", pieces.concat()));
+            let whole = "{\"session_id\":\"s\",\"n\":[1,-2.5e3,{\"k\":null}],\"messages\":[{\"role\":\"user\",\"content\":\"a \\\"quoted\\\" word\\n\"},\n[],true,{\"content\":[{\"type\":\"text\"}]}],\"tool_calls\":null}";
+            let at = |place: usize| whole.floor_char_boundary(place % whole.len());
+            assert_same(&whole[..at(cut)]);
+            let mut bytes = whole.as_bytes().to_vec();
+            bytes[at(changed)] = to;
+            assert_same(std::str::from_utf8(&bytes).unwrap());
+        }
     }
 
     #[test]

@@ -20,11 +20,12 @@ pub(super) struct Notes {
 }
 
 impl Notes {
-    /// So many bytes were found. If they say little of what there is, they are not worth being added to.
+    /// So many bytes were found written down.
     pub(super) fn found(&mut self, bytes: u64) {
         self.bytes = bytes;
     }
 
+    /// Takes in how much this listing needs. Lines that say little of it are not worth being added to.
     pub(super) fn measure(&mut self, listing: &Listing, says_little: bool) {
         let line_bytes = |summary: &Summary| (summary.noted().len() + LINE_FRAME_BYTES) as u64;
         self.needed_bytes = listing.summaries().map(line_bytes).sum();
