@@ -54,10 +54,12 @@ fn a_journal_that_was_looked_at_is_not_read_again_until_it_grows() {
     scene.journal(RUN, 1, &[("token", json!({"text": "To the sea"}))]);
     let store = scene.open();
     (0..10).for_each(|_| drop(store.get_session(&id()).unwrap()));
+    let written = scene.disk.sidecars_written();
     assert_eq!(scene.disk.journal_reads(), 1);
     scene.journal(RUN, 2, &[("metering", json!({}))]);
     (0..10).for_each(|_| drop(store.get_session(&id()).unwrap()));
     assert_eq!(scene.disk.journal_reads(), 2, "one look, and nothing to take");
+    assert_eq!(scene.disk.sidecars_written(), written, "growth that adds nothing changes nothing");
 }
 
 #[test]
