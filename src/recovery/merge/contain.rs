@@ -102,6 +102,7 @@ mod tests {
         let taken = |text: &str| Sought::new([(7, text)].into_iter()).take_contained_in(&row);
         assert_eq!((taken(&enough), taken(&too_short)), (Some(7), None));
     }
+
     /// Every place of every row is worth comparing with every text, which without a bound takes minutes. Once the bound
     /// is reached, nothing more is found.
     #[test]
