@@ -1,5 +1,6 @@
-//! Bytes to model and back: journal lines with their checksums, sidecars, the index. Pure: no files, no clock.
+//! Bytes to model and back: journal lines with their checksums, sidecars, the index, the commit log. Pure: no files, no clock.
 
+pub mod commit;
 mod encode;
 mod index;
 mod line;
