@@ -27,7 +27,7 @@ pub use model::{
 };
 pub use recovery::RecoveryOptions;
 pub use sidecar::{SaveIntent, SaveOptions, SidecarError};
-pub use storage::{Durability, Durable, StorageError, Ticket};
+pub use storage::{CommitOptions, Durability, Durable, Finding, StorageError, Ticket};
 pub use store::{
     After, Follow, Freshness, KeptAlive, Listed, NewSession, Options, Outcome, Page, Run, Store, StoreError, UserTurn,
 };

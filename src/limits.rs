@@ -29,6 +29,15 @@ pub const IDLE_LINES_BYTES_MAX: usize = 64 * 1024;
 /// Journal files kept open for appending at the same time.
 pub const OPEN_JOURNALS_MAX: usize = 512;
 
+/// Journals that nobody appends to any more whose files stay open until the commit log needs them no more.
+pub const LEFT_JOURNALS_MAX: usize = 64;
+
+/// Bytes of lines that wait to become durable. Whoever appends beyond them waits until they are.
+pub const COMMIT_LINES_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// Bytes of one file of the commit log that are read.
+pub const SEGMENT_BYTES_READ_MAX: u64 = 256 * 1024 * 1024;
+
 /// Bytes asked of a journal in one read.
 pub const READ_CHUNK_BYTES: usize = 256 * 1024;
 

@@ -8,8 +8,8 @@ use lastword::clock::{ManualClock, Timestamp};
 use lastword::entropy::SystemEntropy;
 use lastword::storage::sim::SimDisk;
 use lastword::storage::{
-    Access, Birth, DirEntry, Disk, DiskFile, DiskLock, Durability, Expected, FileStat, FileStorage, FilesOptions, Mode,
-    OsDisk, Put, PutOutcome, Seal, SharedDisk, Storage, StorageError,
+    Access, Birth, CommitOptions, DirEntry, Disk, DiskFile, DiskLock, Durability, Expected, FileStat, FileStorage,
+    FilesOptions, Mode, OsDisk, Put, PutOutcome, Seal, SharedDisk, Storage, StorageError,
 };
 use lastword::{Revision, RunId, SessionId};
 
@@ -29,6 +29,7 @@ impl Backend {
             clock: Arc::new(ManualClock::at(Timestamp::from_seconds(1.0))),
             entropy: Arc::new(SystemEntropy),
             core_dir: None,
+            commit: CommitOptions { segment_bytes: 4096, ..CommitOptions::default() },
         };
         Ok(Arc::new(FileStorage::open(self.disk.clone(), &self.root, options)?))
     }
@@ -350,7 +351,7 @@ fn a_network_file_system_is_written_only_if_allowed_and_always_read() {
         FileStorage::open(
             disk,
             Path::new("/data"),
-            FilesOptions { mode, allow_network_fs, clock, entropy, core_dir: None },
+            FilesOptions { mode, allow_network_fs, clock, entropy, core_dir: None, commit: CommitOptions::default() },
         )
     };
     let disk: SharedDisk = Arc::new(NetworkDisk(SimDisk::new()));

@@ -417,6 +417,7 @@ fn read_only_storage(data: &Path) -> Outcomes<Arc<dyn Storage>> {
         clock: Arc::new(SystemClock),
         entropy: Arc::new(SystemEntropy),
         core_dir: None,
+        commit: lastword::CommitOptions::default(),
     };
     Ok(Arc::new(FileStorage::open(Arc::new(OsDisk), data, options)?))
 }

@@ -1,7 +1,7 @@
 //! How far a live journal has come, for those who follow it. The writer never waits for them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
@@ -11,9 +11,14 @@ use parking_lot::{Condvar, Mutex};
 /// No wake-up is lost, and an append without followers needs no barrier for that: a follower is counted under the
 /// journal's pen, and so is seen by every writer that holds the pen after it. A writer that sees one stores the extent,
 /// passes the gate and notifies; a follower looks at the extent and begins to wait without leaving the gate in between.
+/// Whoever settles a ticket holds no pen, and has a barrier instead.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     extent: AtomicU64,
+    /// Appends that are not to be shown before they are durable, and are not yet. Only counted up with the pen held.
+    unsettled: AtomicUsize,
+    /// What is to be shown when all of them are.
+    held_back: Mutex<u64>,
     has_ended: AtomicBool,
     followers: AtomicUsize,
     gate: Mutex<()>,
@@ -24,6 +29,38 @@ impl Progress {
     /// Shows everything up to this offset to followers. The caller holds the pen.
     pub(super) fn publish(&self, extent: u64) {
         self.extent.store(extent, Ordering::Release);
+        self.wake();
+    }
+
+    /// Shows everything up to this offset, unless something before it is not to be shown yet. The caller holds the pen.
+    pub(super) fn publish_in_turn(&self, extent: u64) {
+        if self.unsettled.load(Ordering::Acquire) == 0 {
+            return self.publish(extent);
+        }
+        let mut held_back = self.held_back.lock();
+        match self.unsettled.load(Ordering::Acquire) {
+            0 => self.publish(extent),
+            _ => *held_back = extent,
+        }
+    }
+
+    /// Holds back everything from here on until [`Progress::settle`]. The caller holds the pen.
+    pub(super) fn hold_back(&self, extent: u64) {
+        let mut held_back = self.held_back.lock();
+        self.unsettled.fetch_add(1, Ordering::AcqRel);
+        *held_back = extent;
+    }
+
+    /// What ended at this offset is durable, or never will be.
+    pub(super) fn settle(&self, extent: u64, is_durable: bool) {
+        let held_back = self.held_back.lock();
+        let is_last = self.unsettled.fetch_sub(1, Ordering::AcqRel) == 1;
+        match is_durable {
+            true => self.extent.fetch_max(if is_last { *held_back } else { extent }, Ordering::AcqRel),
+            false => u64::from(self.has_ended.swap(true, Ordering::AcqRel)),
+        };
+        drop(held_back);
+        fence(Ordering::SeqCst);
         self.wake();
     }
 
@@ -58,6 +95,7 @@ impl Attached {
     /// To be called with the journal's pen held.
     pub(super) fn new(progress: &Arc<Progress>) -> Self {
         progress.followers.fetch_add(1, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
         Attached { progress: progress.clone() }
     }
 

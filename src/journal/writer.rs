@@ -332,16 +332,33 @@ impl RunJournal {
             self.shelf.take_place(&self.own);
         }
         let written = pen.write(durability);
-        let has_failed = written.outcome.as_ref().map_or(true, Ticket::has_failed);
-        pen.has_failed |= has_failed;
-        let is_shown = !has_failed || durability == Durability::Buffered;
-        if is_shown && pen.position.seal == Seal::Open {
-            self.progress.publish(pen.extent);
-        }
-        if has_failed {
-            self.progress.end();
+        if written.outcome.as_ref().map_or(true, Ticket::has_failed) {
+            self.note_failure(pen, durability);
+        } else if pen.position.seal == Seal::Open {
+            match durability {
+                Durability::Buffered => self.progress.publish_in_turn(pen.extent),
+                Durability::Durable => self.publish_when_durable(pen.extent, &written),
+            }
         }
         written
+    }
+
+    fn publish_when_durable(&self, extent: u64, written: &Written) {
+        let Ok(ticket) = &written.outcome else { return };
+        let progress = self.progress.clone();
+        progress.hold_back(extent);
+        ticket.when_settled(move |is_durable| progress.settle(extent, is_durable));
+    }
+
+    /// Whole lines that got through before a failure are shown, unless they should be durable.
+    #[cold]
+    fn note_failure(&self, pen: &Pen, durability: Durability) {
+        if durability == Durability::Buffered && pen.position.seal == Seal::Open {
+            self.progress.publish_in_turn(pen.extent);
+        }
+        if pen.has_failed {
+            self.progress.end();
+        }
     }
 
     #[inline(always)]
@@ -377,7 +394,10 @@ impl Pen {
     fn write(&mut self, durability: Durability) -> Written {
         let (outcome, bytes) = match self.writer.append(&self.lines, durability) {
             Ok(ticket) => (Ok(ticket), self.lines.len()),
-            Err(AppendFailure { kept_bytes, error }) => (Err(error), kept_bytes),
+            Err(AppendFailure { kept_bytes, is_over, error }) => {
+                self.has_failed |= is_over;
+                (Err(error), kept_bytes)
+            }
         };
         self.extent += bytes as u64;
         // A last line that lacks only its line feed is there.

@@ -8,13 +8,15 @@
 //! - Lines that were appended are there after the death of the process, once `append` has returned, and after a power
 //!   cut once their ticket is done; that covers every line before them. A line that was not acknowledged is absent or
 //!   whole. A reader never sees a line that is taken back later.
-//! - A journal has one writer. After a failed append or sync that writer does no more and says why; a new one begins
-//!   with what is really there.
+//! - A journal has one writer. After a failed append that writer does no more and says why, unless the disk was full
+//!   and the next append may find room; a new one begins with what is really there. After a failed sync nothing is
+//!   written any more, to any journal or document, until the storage is opened again.
 //! - A deleted session is not there, even if a crash interrupted its removal, and cannot be put or begun again.
 
 use std::fmt;
 
 use super::error::StorageError;
+use super::finding::Finding;
 use super::ticket::Ticket;
 use crate::format::EventRef;
 use crate::model::{Revision, RunId, SessionId};
@@ -166,6 +168,8 @@ pub struct OpenedJournal {
 pub struct AppendFailure {
     /// How many of the batch's bytes are in the journal, all of them whole lines, the last perhaps without its line feed.
     pub kept_bytes: usize,
+    /// Whether this writer does no more. If not, the next append may succeed.
+    pub is_over: bool,
     /// What went wrong. Boxed, because an append that succeeds should not carry the room for it around.
     pub error: Box<StorageError>,
 }
@@ -193,6 +197,16 @@ pub trait JournalBytes: Send + fmt::Debug {
 pub trait Storage: Send + Sync + fmt::Debug {
     /// Whether anything can be written at all.
     fn can_write(&self) -> bool;
+
+    /// Makes everything that was appended so far survive a power cut, now.
+    fn commit(&self) -> Result<(), StorageError> {
+        Ok(())
+    }
+
+    /// What was found wrong when it was opened, and what was done about it.
+    fn findings(&self) -> Vec<Finding> {
+        Vec::new()
+    }
 
     /// The transcript that the agent itself keeps of a session, where it can be had.
     fn core_transcript(&self, session: &SessionId) -> Result<Option<Vec<u8>>, StorageError>;

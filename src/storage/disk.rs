@@ -114,6 +114,10 @@ pub trait Disk: Send + Sync + fmt::Debug {
     fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>>;
     /// The file system a path lies on, if it is one whose locks other machines may not see.
     fn network_file_system(&self, path: &Path) -> io::Result<Option<&'static str>>;
+    /// Whether nothing may be done here but by the caller's own hand: no threads of ours, so that every run is the same.
+    fn is_by_hand(&self) -> bool {
+        false
+    }
     /// A text that differs between two boots of this machine; empty where none is to be had.
     fn boot_id(&self) -> String;
 }

@@ -97,6 +97,15 @@ pub enum StorageError {
         /// Why.
         why: &'static str,
     },
+    /// A sync failed, and nothing is written since: a later one that succeeds would prove nothing.
+    #[error("the store writes nothing since a sync failed: look at the device, then open the store again")]
+    Stopped {
+        /// The failure.
+        source: Box<StorageError>,
+    },
+    /// The store was closed.
+    #[error("the store was closed: open it again")]
+    Closed,
     /// The journal failed before and is closed; its caller is told the first failure.
     #[error(
         "the journal of run {run} is closed since an earlier failure: reopen the run, and send again what was not acknowledged"
@@ -118,7 +127,7 @@ impl StorageError {
     pub fn is_no_space(&self) -> bool {
         match self {
             StorageError::Io { source, .. } => is_full(source),
-            StorageError::Latched { source, .. } => source.is_no_space(),
+            StorageError::Latched { source, .. } | StorageError::Stopped { source } => source.is_no_space(),
             _ => false,
         }
     }

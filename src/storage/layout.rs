@@ -89,6 +89,32 @@ impl Layout {
         self.root.join("_index.json")
     }
 
+    /// The folder of the commit log.
+    pub fn commit_log(&self) -> PathBuf {
+        self.root.join("_commit_log")
+    }
+
+    /// A file of the commit log.
+    pub fn segment(&self, index: u32) -> PathBuf {
+        self.commit_log().join(format!("segment-{index:04}"))
+    }
+
+    /// The number in the name of a file of the commit log.
+    pub fn segment_index_of(name: &str) -> Option<u32> {
+        let digits = name.strip_prefix("segment-").filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))?;
+        digits.parse().ok().filter(|index| name == format!("segment-{index:04}"))
+    }
+
+    /// What says that a sync failed in this boot of the machine.
+    pub fn unsure_mark(&self) -> PathBuf {
+        self.root.join("_unsure")
+    }
+
+    /// What was kept of this commit log.
+    pub fn kept_log(&self) -> PathBuf {
+        self.kept().join("_commit_log")
+    }
+
     /// The lock that a writer holds.
     pub fn lock(&self) -> PathBuf {
         self.root.join("_lock")

@@ -4,10 +4,12 @@
 //! stand beside them. [`Disk`] is the seam below local files, so that the protocols of writing, syncing and renaming
 //! are themselves what a simulated crash interrupts. Nothing above this folder names a file.
 
+mod commit;
 mod contract;
 mod disk;
 mod error;
 mod files;
+mod finding;
 mod layout;
 mod lock;
 mod os;
@@ -15,6 +17,7 @@ mod os;
 pub mod sim;
 mod ticket;
 
+pub use commit::CommitOptions;
 pub use contract::{
     AppendFailure, Birth, Document, DocumentEntry, DocumentHead, Durability, Expected, JournalBytes, JournalWriter,
     OpenedJournal, Put, PutOutcome, Seal, Storage, Tail,
@@ -22,6 +25,7 @@ pub use contract::{
 pub use disk::{Access, DirEntry, Disk, DiskFile, DiskLock, FileKind, FileStat, SharedDisk};
 pub use error::StorageError;
 pub use files::{FileStorage, FilesOptions, Mode};
+pub use finding::Finding;
 pub use layout::Layout;
 pub use lock::Holder;
 pub use os::OsDisk;

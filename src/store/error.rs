@@ -159,6 +159,7 @@ fn storage_code(error: &StorageError) -> &'static str {
     match error {
         StorageError::Busy { .. } => "busy",
         StorageError::ReadOnly => "read_only",
+        StorageError::Stopped { .. } => "stopped",
         StorageError::NewerFormat { .. } => "newer_format",
         StorageError::NoDirectory { .. } | StorageError::RunNotFound { .. } => "not_found",
         StorageError::RunTaken { .. } => "exists",

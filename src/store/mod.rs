@@ -31,7 +31,7 @@ use crate::clock::{Clock, Timestamp};
 use crate::entropy::Entropy;
 use crate::index::Index;
 use crate::journal::Shelf;
-use crate::storage::{FileStorage, FilesOptions, Holder, Mode, OsDisk, SharedDisk, Storage};
+use crate::storage::{FileStorage, FilesOptions, Finding, Holder, Mode, OsDisk, SharedDisk, Storage};
 
 /// A data directory, open.
 #[derive(Debug, Clone)]
@@ -98,6 +98,7 @@ impl Store {
             clock: options.clock.clone(),
             entropy: options.entropy.clone(),
             core_dir: options.core_dir.clone(),
+            commit: options.commit,
         };
         let storage = FileStorage::open(disk, path, files)?;
         Ok(Self::on_storage(Arc::new(storage), options))
@@ -110,6 +111,17 @@ impl Store {
         let (cache, began_at) = (Cache::new(options.cache), clock.now());
         let index = Index::new(storage.clone(), clock.clone());
         Store { shared: Arc::new(Shared { storage, clock, entropy, gates, shelf, cache, index, began_at, options }) }
+    }
+
+    /// Makes everything that was appended so far survive a power cut, now, with one sync. By default that happens in
+    /// the background anyway; see [`CommitOptions`](crate::CommitOptions).
+    pub fn commit(&self) -> Result<(), StoreError> {
+        Ok(self.shared.storage.commit()?)
+    }
+
+    /// What was found wrong when the directory was opened, and what was done about it.
+    pub fn findings(&self) -> Vec<Finding> {
+        self.shared.storage.findings()
     }
 
     /// Who last took the writer's lock of a data directory, whether or not it still holds it.

@@ -7,7 +7,7 @@ use crate::cache::CacheOptions;
 use crate::clock::{Clock, SystemClock};
 use crate::entropy::{Entropy, SystemEntropy};
 use crate::recovery::RecoveryOptions;
-use crate::storage::Durability;
+use crate::storage::{CommitOptions, Durability};
 
 /// Whether a cached session is compared with its file before it is given out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -24,6 +24,8 @@ pub enum Freshness {
 pub struct Options {
     /// How lasting an append is before it returns and is shown, unless it asks for more.
     pub durability: Durability,
+    /// How appended events become durable.
+    pub commit: CommitOptions,
     /// Accept a network file system, although its locks may not keep other machines out.
     pub allow_network_fs: bool,
     /// How long recovery hopes for an interrupted answer.
@@ -44,6 +46,7 @@ impl Default for Options {
     fn default() -> Self {
         Options {
             durability: Durability::Buffered,
+            commit: CommitOptions::default(),
             allow_network_fs: false,
             recovery: RecoveryOptions::default(),
             cache: CacheOptions::default(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lastword::clock::{ManualClock, Timestamp};
 use lastword::entropy::SeededEntropy;
 use lastword::storage::sim::{Crash, SimDisk};
-use lastword::{Options, SessionId, Store, StoreError};
+use lastword::{CommitOptions, Options, SessionId, Store, StoreError};
 
 use crate::aftermath::check_aftermath;
 use crate::told::Told;
@@ -28,9 +28,15 @@ pub(crate) fn open_at(disk: &SimDisk, now: i64) -> Result<Store, StoreError> {
     let options = Options {
         clock: Arc::new(ManualClock::at(Timestamp::from_seconds(now as f64))),
         entropy: Arc::new(SeededEntropy::new(disk.operations())),
+        commit: small_log(),
         ..Options::default()
     };
     Store::open_on(Arc::new(disk.clone()), DATA, options)
+}
+
+/// A log of a few small segments, so that it is full and used again within a workload.
+pub(crate) fn small_log() -> CommitOptions {
+    CommitOptions { segment_bytes: 1024, log_bytes: 4096, ..CommitOptions::default() }
 }
 
 /// What happened to the machine.

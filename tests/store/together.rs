@@ -49,6 +49,7 @@ fn events_that_wait_for_the_same_write_are_written_together() {
         clock: clock.clone(),
         entropy: Arc::new(SystemEntropy),
         core_dir: None,
+        commit: lastword::CommitOptions::default(),
     };
     let storage: Arc<dyn Storage> = Arc::new(FileStorage::open(Arc::new(OsDisk), folder.path(), options).unwrap());
     let (session, run) = (SessionId::parse("s").unwrap(), RunId::parse("r").unwrap());

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::overlay::PatchedBytes;
 use super::record::RunRecord;
 use super::tail::{FoundTail, find_tail};
 use super::unsure::Unsure;
@@ -12,11 +13,12 @@ use super::{FileStorage, Storage};
 use crate::format::LineShape;
 use crate::limits::LINE_BYTES_MAX;
 use crate::model::{RunId, SessionId};
+use crate::storage::commit::{Committer, Stream};
 use crate::storage::contract::{AppendFailure, Birth, Durability, JournalBytes, JournalWriter, OpenedJournal, Tail};
 use crate::storage::disk::{Access, DiskFile, SharedDisk, read_full, write_full};
 use crate::storage::error::{Attempt, StorageError, optional};
 use crate::storage::layout::Layout;
-use crate::storage::ticket::{Durable, Ticket};
+use crate::storage::ticket::Ticket;
 
 impl FileStorage {
     /// Creates a run's record and its empty journal.
@@ -38,7 +40,7 @@ impl FileStorage {
             write::create(&*self.disk, &path, b"")?;
         }
         self.disk.sync_dir(&folder).attempt("sync the folder", &folder)?;
-        Ok(self.opened(path, run, Tail::default()))
+        self.opened(session, run, Tail::default())
     }
 
     fn refuse_taken(&self, session: &SessionId, run: &RunId) -> Result<(), StorageError> {
@@ -66,7 +68,8 @@ impl FileStorage {
         let mut found = find_tail(&*file, len, &LineShape::new(session, run)).attempt("read", &path)?;
         self.admit(session, run, &mut found)?;
         self.mend_tail(session, run, &*file, &mut found)?;
-        Ok(self.opened(path, run, found.tail))
+        self.sync_folders_of(session)?;
+        self.opened(session, run, found.tail)
     }
 
     /// Whether this run may be appended to at all. A journal of another program is taken over with its first append;
@@ -145,18 +148,22 @@ impl FileStorage {
         Ok(())
     }
 
-    fn opened(&self, path: PathBuf, run: &RunId, tail: Tail) -> OpenedJournal {
+    fn opened(&self, session: &SessionId, run: &RunId, tail: Tail) -> Result<OpenedJournal, StorageError> {
+        let path = self.layout.journal(session, run);
+        let committer = self.committer.clone().ok_or(StorageError::ReadOnly)?;
+        let stream = Arc::new(Stream::new(session, run, &path, tail.extent));
+        committer.register(&stream);
         let writer = FileJournal {
             file: None,
             extent: tail.extent,
-            has_unsynced: false,
             closed: None,
-            disk: self.disk.clone(),
+            disk: self.raw.clone(),
             unsure: self.unsure.clone(),
-            path,
+            stream,
+            committer,
             run: run.clone(),
         };
-        OpenedJournal { writer: Box::new(writer), tail }
+        Ok(OpenedJournal { writer: Box::new(writer), tail })
     }
 
     pub(super) fn read_run_file(
@@ -165,8 +172,31 @@ impl FileStorage {
         run: &RunId,
     ) -> Result<Option<Box<dyn JournalBytes>>, StorageError> {
         let path = self.layout.journal(session, run);
-        let Some((file, _)) = open_plain(&*self.disk, &path)? else { return Ok(None) };
-        Ok(if self.is_deleted(session)? { None } else { Some(Box::new(FileBytes { file, path })) })
+        let patches = self.overlay()?.and_then(|overlay| overlay.patches(session, run));
+        let file = open_plain(&*self.disk, &path)?.map(|(file, _)| file);
+        if self.is_deleted(session)? {
+            return Ok(None);
+        }
+        Ok(match (file, patches) {
+            (Some(file), None) => Some(Box::new(FileBytes { file, path })),
+            (None, None) => None,
+            (None, Some(patches)) if !patches.starts() => None,
+            (file, Some(patches)) => Some(Box::new(PatchedBytes { file, path, patches: patches.clone() })),
+        })
+    }
+
+    pub(super) fn run_file_len(&self, session: &SessionId, run: &RunId) -> Result<Option<u64>, StorageError> {
+        let path = self.layout.journal(session, run);
+        let patches = self.overlay()?.and_then(|overlay| overlay.patches(session, run));
+        let len = optional(self.disk.stat(&path)).attempt("look at", &path)?.map(|stat| stat.len);
+        if self.is_deleted(session)? {
+            return Ok(None);
+        }
+        Ok(match (len, patches) {
+            (len, None) => len,
+            (None, Some(patches)) if !patches.starts() => None,
+            (len, Some(patches)) => Some(len.unwrap_or(0).max(patches.end())),
+        })
     }
 
     pub(super) fn list_run_files(&self, session: &SessionId) -> Result<Vec<RunId>, StorageError> {
@@ -177,7 +207,9 @@ impl FileStorage {
         let names = optional(self.disk.read_dir(&folder)).attempt("list", &folder)?.unwrap_or_default();
         let mut runs: Vec<RunId> =
             names.iter().filter(|entry| !entry.is_dir).filter_map(|entry| Layout::run_of(&entry.name)).collect();
+        runs.extend(self.overlay()?.into_iter().flat_map(|overlay| overlay.runs_of(session)).cloned());
         runs.sort_unstable();
+        runs.dedup();
         Ok(runs)
     }
 }
@@ -186,24 +218,24 @@ impl FileStorage {
 #[derive(Debug)]
 struct FileJournal {
     /// None before the first append and while it rests.
-    file: Option<Box<dyn DiskFile>>,
+    file: Option<Arc<dyn DiskFile>>,
     /// Bytes of whole lines; the next line goes there.
     extent: u64,
-    /// Whether lines were written and not synced since.
-    has_unsynced: bool,
     /// Why it does no more. Boxed, because each append looks here and finds nothing.
     closed: Option<Box<StorageError>>,
     disk: SharedDisk,
     unsure: Arc<Unsure>,
-    path: PathBuf,
+    stream: Arc<Stream>,
+    committer: Arc<Committer>,
     run: RunId,
 }
 
 impl JournalWriter for FileJournal {
-    /// A crash leaves any part of the lines; the next writer cuts back to the last whole one.
+    /// A crash leaves any part of the lines; the next writer cuts back to the last whole one. They enter the commit log
+    /// only when all of them are in the file.
     fn append(&mut self, lines: &[u8], durability: Durability) -> Result<Ticket, AppendFailure> {
-        if let Some(error) = &self.closed {
-            return Err(AppendFailure { kept_bytes: 0, error: error.clone() });
+        if self.closed.is_some() || self.committer.latch().is_stopped() {
+            return Err(AppendFailure { kept_bytes: 0, is_over: true, error: self.refusal() });
         }
         let file = match &self.file {
             Some(file) => file,
@@ -213,24 +245,26 @@ impl JournalWriter for FileJournal {
             },
         };
         if let Err((taken, cause)) = write_full(&**file, lines, self.extent) {
-            let kept_bytes = whole_lines(lines, taken);
-            // If even this fails, the part of a line stays and the next writer cuts it.
-            let _ = file.set_len(self.extent + kept_bytes as u64);
-            return Err(self.fail("write", kept_bytes, cause));
+            return Err(self.roll_back(lines, taken, cause));
         }
+        let offset = self.extent;
         self.extent += lines.len() as u64;
-        self.has_unsynced = true;
+        self.stream.note_written(self.extent);
         Ok(match durability {
-            Durability::Buffered => Ticket::buffered(),
-            Durability::Durable => self.sync().map_or_else(Ticket::failed, Ticket::durable),
+            Durability::Buffered => {
+                self.committer.note(&self.stream);
+                Ticket::buffered()
+            }
+            Durability::Durable => self.committer.submit(&self.stream, offset, lines),
         })
     }
 
     /// A write error that the kernel would report to this open file alone must not be lost with it.
     fn rest(&mut self) -> Result<(), StorageError> {
-        let synced = if self.has_unsynced { self.sync().map(drop) } else { Ok(()) };
+        self.committer.secure(&self.stream)?;
+        self.stream.let_go();
         self.file = None;
-        synced.map_err(|error| *error)
+        Ok(())
     }
 
     fn fence(&mut self, why: &'static str) {
@@ -238,37 +272,67 @@ impl JournalWriter for FileJournal {
     }
 }
 
+impl Drop for FileJournal {
+    fn drop(&mut self) {
+        if self.file.is_some() {
+            self.committer.leave();
+        }
+    }
+}
+
 impl FileJournal {
+    #[cold]
+    fn refusal(&self) -> Box<StorageError> {
+        match &self.closed {
+            Some(error) => error.clone(),
+            None => Box::new(self.committer.latch().refusal()),
+        }
+    }
+
     /// Opens the file that it knows. At another length somebody else has changed it, and a line would not fit.
-    fn open_again(&self) -> io::Result<Box<dyn DiskFile>> {
-        let file = self.disk.open(&self.path, Access::Write)?;
+    fn open_again(&self) -> io::Result<Arc<dyn DiskFile>> {
+        let file: Arc<dyn DiskFile> = Arc::from(self.disk.open(self.stream.path(), Access::Write)?);
         match file.stat()?.len {
-            len if len == self.extent => Ok(file),
+            len if len == self.extent => {
+                self.stream.hold(&file);
+                Ok(file)
+            }
             _ => Err(io::Error::other("another program has changed it")),
         }
     }
 
-    fn sync(&mut self) -> Result<Durable, Box<StorageError>> {
-        let file = self.file.as_ref().expect("what is unsynced was written to a file that is still open");
-        match file.sync() {
-            Ok(()) => {
-                self.has_unsynced = false;
-                Ok(Durable::after_sync())
-            }
-            Err(cause) => Err(self.fail("sync", 0, cause).error),
+    /// Takes back part of a line. A full disk leaves nothing in doubt then, and the next append may find room; after
+    /// any other failure, or if a part may have stayed, this writer does no more.
+    #[cold]
+    fn roll_back(&mut self, lines: &[u8], taken: usize, cause: io::Error) -> AppendFailure {
+        let kept_bytes = whole_lines(lines, taken);
+        let file = self.file.as_ref().expect("what was written to is open");
+        // If this fails, the part of a line stays and the next writer cuts it.
+        let is_clean = file.set_len(self.extent + kept_bytes as u64).is_ok();
+        let lacks_line_feed = kept_bytes > 0 && lines[kept_bytes - 1] != b'\n';
+        let error = StorageError::io("write", self.stream.path(), cause);
+        if is_clean && !lacks_line_feed && error.is_no_space() {
+            self.extent += kept_bytes as u64;
+            self.stream.note_written(self.extent);
+            self.committer.note(&self.stream);
+            return AppendFailure { kept_bytes, is_over: false, error: Box::new(error) };
         }
+        self.latch(kept_bytes, error)
     }
 
-    /// After a failed write or sync nobody knows what the medium holds, and a retry that succeeds would prove nothing.
     #[cold]
     fn fail(&mut self, attempt: &'static str, kept_bytes: usize, cause: io::Error) -> AppendFailure {
-        let error = StorageError::io(attempt, &self.path, cause);
-        self.unsure.note(&self.path);
+        let error = StorageError::io(attempt, self.stream.path(), cause);
+        self.latch(kept_bytes, error)
+    }
+
+    /// After a failed write nobody knows what the file holds.
+    fn latch(&mut self, kept_bytes: usize, error: StorageError) -> AppendFailure {
+        self.unsure.note(self.stream.path());
         self.file = None;
-        self.has_unsynced = false;
         let source = Box::new(error.clone());
         self.closed.get_or_insert_with(|| Box::new(StorageError::Latched { run: self.run.clone(), source }));
-        AppendFailure { kept_bytes, error: Box::new(error) }
+        AppendFailure { kept_bytes, is_over: true, error: Box::new(error) }
     }
 }
 

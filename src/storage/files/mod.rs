@@ -4,27 +4,36 @@ mod documents;
 mod graves;
 mod index;
 mod journals;
+mod overlay;
 mod record;
+mod replay;
+mod survey;
 mod tail;
 mod trash;
 mod unsure;
+mod watched;
 mod write;
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 
 use self::graves::Graves;
+use self::overlay::Overlay;
 use self::unsure::Unsure;
+use self::watched::WatchedDisk;
+pub(super) use self::write::ensure_dirs;
+use super::commit::{CommitOptions, Committer, Latch};
 use super::contract::{
     Birth, Document, DocumentEntry, DocumentHead, JournalBytes, OpenedJournal, Put, PutOutcome, Storage,
 };
-use super::disk::{Disk, SharedDisk};
+use super::disk::{Access, Disk, SharedDisk, read_full};
 use super::error::{Attempt, StorageError, optional};
+use super::finding::Finding;
 use super::layout::{Layout, TEMP_PREFIX};
 use super::lock::{self, Holder, WriterLock};
 use crate::clock::Clock;
@@ -62,12 +71,17 @@ pub struct FilesOptions {
     pub entropy: Arc<dyn Entropy>,
     /// Where the agent keeps transcripts of its own, if anywhere.
     pub core_dir: Option<PathBuf>,
+    /// How journals become durable.
+    pub commit: CommitOptions,
 }
 
 /// A data directory on a disk.
 #[derive(Debug)]
 pub struct FileStorage {
+    /// Where a failed sync stops everything.
     disk: SharedDisk,
+    /// The same without that, for those who see to it themselves.
+    raw: SharedDisk,
     layout: Layout,
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
@@ -75,6 +89,13 @@ pub struct FileStorage {
     /// Folders that are known to be durable in the one above.
     durable_dirs: Mutex<HashSet<PathBuf>>,
     unsure: Arc<Unsure>,
+    latch: Arc<Latch>,
+    /// None for a reader.
+    committer: Option<Arc<Committer>>,
+    /// What a reader has to see beside the journals; looked for when it is first needed.
+    overlay: OnceLock<Overlay>,
+    findings: Vec<Finding>,
+    store: Option<String>,
     graves: Graves,
     boot_id: String,
     core_dir: Option<PathBuf>,
@@ -102,10 +123,15 @@ impl FileStorage {
         } else if optional(disk.stat(root)).attempt("open", root)?.is_none() {
             return Err(StorageError::NoDirectory { path: root.to_owned() });
         }
+        let latch = Arc::new(Latch::new(disk.clone(), layout.unsure_mark()));
         let mut storage = FileStorage {
             boot_id: disk.boot_id(),
             durable_dirs: Mutex::default(),
             unsure: Arc::default(),
+            committer: None,
+            overlay: OnceLock::new(),
+            findings: Vec::new(),
+            store: None,
             graves: Graves::unknown(),
             put_gates: (0..PUT_GATES).map(|_| Mutex::new(())).collect(),
             clock: options.clock,
@@ -114,16 +140,44 @@ impl FileStorage {
             is_listed_by_us: AtomicBool::new(false),
             lock: None,
             layout,
-            disk,
+            disk: Arc::new(WatchedDisk::new(disk.clone(), latch.clone())),
+            raw: disk,
+            latch,
         };
         if options.mode == Mode::Write {
             storage.lock = Some(storage.take_lock(options.allow_network_fs)?);
         }
-        storage.check_identity()?;
+        storage.store = storage.check_identity()?;
         if options.mode == Mode::Write {
             storage.graves = Graves::only(&storage.tidy()?);
+            storage.begin_committing(options.commit)?;
         }
         Ok(storage)
+    }
+
+    /// Puts back what a crash took from the journals, and is ready to make more durable.
+    fn begin_committing(&mut self, options: CommitOptions) -> Result<(), StorageError> {
+        let store = self.store.clone().unwrap_or_default();
+        let reopened = self.reopen_log(&self.raw, &store, options)?;
+        self.findings = reopened.findings;
+        let (latch, by_hand) = (self.latch.clone(), self.raw.is_by_hand());
+        self.committer = Some(Committer::new(reopened.log, reopened.last_batch, options, latch, by_hand));
+        Ok(())
+    }
+
+    /// What was found wrong when the directory was opened.
+    pub fn findings(&self) -> &[Finding] {
+        &self.findings
+    }
+
+    /// What a reader has to see beside the journals' own files. A writer has put it there.
+    fn overlay(&self) -> Result<Option<&Overlay>, StorageError> {
+        let Some(store) = self.store.as_ref().filter(|_| self.lock.is_none()) else { return Ok(None) };
+        if let Some(overlay) = self.overlay.get() {
+            return Ok(Some(overlay));
+        }
+        let overlay = Overlay::of(&*self.disk, &self.layout, store)?;
+        Ok(Some(self.overlay.get_or_init(|| overlay)))
     }
 
     /// Who last took the writer's lock of a data directory.
@@ -140,7 +194,8 @@ impl FileStorage {
         WriterLock::take(&*self.disk, &self.layout, self.clock.now())
     }
 
-    fn check_identity(&self) -> Result<(), StorageError> {
+    /// The store's uuid; none for a reader that cannot tell.
+    fn check_identity(&self) -> Result<Option<String>, StorageError> {
         let path = self.layout.identity();
         let found = match write::read_small::<Identity>(&*self.disk, &path) {
             Err(StorageError::Damaged { .. }) if self.lock.is_none() => None,
@@ -152,9 +207,10 @@ impl FileStorage {
             }
             None if self.lock.is_some() => {
                 let identity = Identity { store: uuid4(&*self.entropy), format: FORMAT_VERSION };
-                self.replace(&path, &write::to_json_line(&identity)).map(drop)
+                self.replace(&path, &write::to_json_line(&identity))?;
+                Ok(Some(identity.store))
             }
-            _ => Ok(()),
+            found => Ok(found.map(|found| found.store)),
         }
     }
 
@@ -167,13 +223,34 @@ impl FileStorage {
             // One that cannot be removed harms nobody, and must not keep a writer out.
             let _ = self.disk.remove_file(&root.join(&stale.name));
         }
+        self.heed_mark()?;
         let deleted = self.deleted_sessions()?;
         self.finish_deletions(&deleted, &names)?;
         Ok(deleted)
     }
 
+    /// If a sync failed in this boot, no journal is trusted before it is written again. After a restart of the machine
+    /// every page is what the medium holds.
+    fn heed_mark(&self) -> Result<(), StorageError> {
+        let path = self.layout.unsure_mark();
+        let Some(file) = optional(self.disk.open(&path, Access::Read)).attempt("open", &path)? else { return Ok(()) };
+        let mut boot_id = vec![0; self.boot_id.len()];
+        let len = read_full(&*file, &mut boot_id, 0).attempt("read", &path)?;
+        match boot_id[..len] == *self.boot_id.as_bytes() {
+            true => self.unsure.note_all(),
+            // One that cannot be removed costs time, and nothing else.
+            false => drop(self.disk.remove_file(&path)),
+        }
+        Ok(())
+    }
+
     fn must_write(&self) -> Result<(), StorageError> {
-        if self.lock.is_some() { Ok(()) } else { Err(StorageError::ReadOnly) }
+        if self.lock.is_some() { self.latch.check() } else { Err(StorageError::ReadOnly) }
+    }
+
+    /// Makes everything durable in place that was appended to a session's journals, because they are to be moved.
+    fn secure_journals_of(&self, session: &SessionId) -> Result<(), StorageError> {
+        self.committer.as_ref().map_or(Ok(()), |committer| committer.secure_session(session))
     }
 
     fn put_gate(&self, session: &SessionId) -> MutexGuard<'_, ()> {
@@ -213,7 +290,16 @@ impl FileStorage {
 
 impl Storage for FileStorage {
     fn can_write(&self) -> bool {
-        self.lock.is_some()
+        self.lock.is_some() && !self.latch.is_stopped()
+    }
+
+    fn commit(&self) -> Result<(), StorageError> {
+        self.must_write()?;
+        self.committer.as_ref().map_or(Ok(()), |committer| committer.commit())
+    }
+
+    fn findings(&self) -> Vec<Finding> {
+        self.findings.clone()
     }
 
     fn core_transcript(&self, session: &SessionId) -> Result<Option<Vec<u8>>, StorageError> {
@@ -301,9 +387,7 @@ impl Storage for FileStorage {
     }
 
     fn journal_len(&self, session: &SessionId, run: &RunId) -> Result<Option<u64>, StorageError> {
-        let path = self.layout.journal(session, run);
-        let stat = optional(self.disk.stat(&path)).attempt("look at", &path)?;
-        Ok(if self.is_deleted(session)? { None } else { stat.map(|stat| stat.len) })
+        self.run_file_len(session, run)
     }
 
     fn birth(&self, session: &SessionId, run: &RunId) -> Result<Option<Birth>, StorageError> {
@@ -318,6 +402,15 @@ impl Storage for FileStorage {
     fn remove_journal(&self, session: &SessionId, run: &RunId) -> Result<bool, StorageError> {
         self.must_write()?;
         self.move_run_to_trash(session, run)
+    }
+}
+
+impl Drop for FileStorage {
+    /// The lock is let go behind this.
+    fn drop(&mut self) {
+        if let Some(committer) = &self.committer {
+            committer.close();
+        }
     }
 }
 

@@ -38,6 +38,7 @@ impl FileStorage {
             generation: uuid4(&*self.entropy),
         };
         self.retire_foreign_index()?;
+        self.secure_journals_of(session)?;
         self.ensure_dirs(&self.layout.tombstones())?;
         self.graves.note(session);
         self.replace(&self.layout.tombstone(session), &write::to_json_line(&tombstone))?;
@@ -117,6 +118,7 @@ impl FileStorage {
         let known = self.read_record(session, run)?;
         let mut record = known.unwrap_or_else(|| self.new_record(&Birth { begun_at: now, lease_seconds: None }));
         record.removed_at = Some(now);
+        self.secure_journals_of(session)?;
         self.write_record(session, run, &record)?;
         let journals = self.layout.journals_of(session);
         self.disk.sync_dir(&journals).attempt("sync the folder", &journals)?;

@@ -1,4 +1,4 @@
-//! Journals whose last write or sync failed in this process.
+//! Journals whose last write failed in this process, or all of them if a sync failed in this boot of the machine.
 //!
 //! A kernel marks pages clean although it could not write them, and the next sync says that all is well. What is still
 //! to be read of such a journal is therefore written once more before anything is added to it.
@@ -6,6 +6,7 @@
 use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
@@ -15,10 +16,16 @@ use crate::storage::disk::{DiskFile, read_full, write_full};
 /// The journals that nobody can be sure of.
 #[derive(Debug, Default)]
 pub(super) struct Unsure {
+    all: AtomicBool,
     paths: Mutex<HashSet<PathBuf>>,
 }
 
 impl Unsure {
+    /// Nobody can be sure of any journal that was not made sure since.
+    pub(super) fn note_all(&self) {
+        self.all.store(true, Ordering::Release);
+    }
+
     pub(super) fn note(&self, path: &Path) {
         self.paths.lock().insert(path.to_owned());
     }
@@ -26,7 +33,7 @@ impl Unsure {
     /// Writes the bytes of such a journal in their own places again and syncs them. A crash in between leaves the same
     /// bytes, or those that the medium had before.
     pub(super) fn make_sure(&self, path: &Path, file: &dyn DiskFile) -> io::Result<()> {
-        if !self.paths.lock().contains(path) {
+        if !self.all.load(Ordering::Acquire) && !self.paths.lock().contains(path) {
             return Ok(());
         }
         rewrite(file)?;

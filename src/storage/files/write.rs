@@ -72,7 +72,7 @@ pub(super) fn create(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> Result<(), S
 /// Creates a folder and those above it that are missing, each durable in the one above before the next is begun. One
 /// that is there is made durable too: whoever created it may have died before that. Whether this user may look into the
 /// folder above it is another matter.
-pub(super) fn ensure_dirs(disk: &dyn Disk, path: &Path) -> Result<(), StorageError> {
+pub(in crate::storage) fn ensure_dirs(disk: &dyn Disk, path: &Path) -> Result<(), StorageError> {
     let Some(above) = path.parent() else { return Ok(()) };
     let parent = if above.as_os_str().is_empty() { Path::new(".") } else { above };
     if optional(disk.stat(path)).attempt("open", path)?.is_some() {

@@ -279,6 +279,10 @@ impl Disk for SimDisk {
         Ok(None)
     }
 
+    fn is_by_hand(&self) -> bool {
+        true
+    }
+
     fn boot_id(&self) -> String {
         format!("simulated-boot-{}", self.machine.lock().boots)
     }

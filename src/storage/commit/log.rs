@@ -1,0 +1,284 @@
+//! The files of the commit log: segments of one length, filled with zeroes once and used again and again.
+//!
+//! What a crash leaves: a file that is too short or whose header cannot be read was never acknowledged in, and is filled
+//! again before it is used; a batch that was not synced is there in part or not at all, and was not acknowledged; a
+//! header that says "nothing before me counts" is there or not, and everything before it is on the medium elsewhere.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::options::CommitOptions;
+use super::stream::Stream;
+use crate::format::commit::{HEADER_BYTES, LogRecord, Logged, SegmentHeader, first_seq, record_bytes};
+use crate::storage::disk::{Access, DiskFile, SharedDisk, write_full};
+use crate::storage::error::{Attempt, StorageError};
+use crate::storage::files::ensure_dirs;
+use crate::storage::layout::Layout;
+
+/// Why a record was not taken.
+#[derive(Debug)]
+pub(super) enum Refusal {
+    /// Every segment is needed, and there is no room for another.
+    NoRoom,
+    /// The disk failed.
+    Failed(StorageError),
+}
+
+impl From<StorageError> for Refusal {
+    fn from(error: StorageError) -> Self {
+        Refusal::Failed(error)
+    }
+}
+
+/// A file that a segment can be put in.
+#[derive(Debug, Clone)]
+pub(in crate::storage) struct Slot {
+    /// Its number in the file's name.
+    pub(in crate::storage) index: u32,
+    pub(in crate::storage) file: Arc<dyn DiskFile>,
+    /// Whether it has its length and holds nothing that could be mistaken for a record.
+    pub(in crate::storage) is_filled: bool,
+}
+
+/// A segment whose records may still be needed.
+#[derive(Debug)]
+struct Segment {
+    header: SegmentHeader,
+    seed: u32,
+    slot: Slot,
+    /// Where the next record goes.
+    end: u64,
+    is_unsynced: bool,
+    /// The journals that it has records of, until they are durable in their own files.
+    named: Vec<Named>,
+}
+
+/// A journal that a segment has records of.
+#[derive(Debug)]
+struct Named {
+    stream: Arc<Stream>,
+    /// The end of the last of them, once the segment takes no more.
+    to: Option<u64>,
+}
+
+impl Named {
+    /// Whether its own file holds, durably, all that the segment does.
+    fn is_secure(&self) -> bool {
+        self.stream.synced() >= self.to.unwrap_or_else(|| self.stream.logged())
+    }
+}
+
+/// The commit log of a store.
+#[derive(Debug)]
+pub(in crate::storage) struct Log {
+    disk: SharedDisk,
+    layout: Layout,
+    store: String,
+    options: CommitOptions,
+    /// The oldest first; the last one is written to.
+    live: VecDeque<Segment>,
+    free: VecDeque<Slot>,
+    next_index: u32,
+    next_number: u64,
+    /// What is to be written at the end of the last segment.
+    room: Vec<u8>,
+}
+
+/// What was found of a log when its store was opened.
+#[derive(Debug, Default)]
+pub(in crate::storage) struct FoundLog {
+    /// Files to be used again, in this order.
+    pub(in crate::storage) slots: Vec<Slot>,
+    /// The number of the newest segment.
+    pub(in crate::storage) newest: u64,
+    /// The first file name that was never used.
+    pub(in crate::storage) next_index: u32,
+}
+
+impl Log {
+    pub(in crate::storage) fn new(
+        disk: SharedDisk,
+        layout: Layout,
+        store: &str,
+        options: CommitOptions,
+        found: FoundLog,
+    ) -> Self {
+        Log {
+            disk,
+            layout,
+            store: store.to_owned(),
+            options,
+            live: VecDeque::new(),
+            free: found.slots.into(),
+            next_index: found.next_index,
+            next_number: found.newest + 1,
+            room: Vec::new(),
+        }
+    }
+
+    /// Bytes of lines that one record of this journal can hold.
+    pub(super) fn lines_max(&self, stream: &Stream) -> u64 {
+        let room = self.options.segment_bytes() as usize - HEADER_BYTES;
+        room.saturating_sub(record_bytes(&stream.session, &stream.run, 0) + 8) as u64
+    }
+
+    /// Takes a record. It is durable after the next [`Log::sync`].
+    pub(super) fn take(
+        &mut self,
+        stream: &Arc<Stream>,
+        batch: u64,
+        offset: u64,
+        logged: Logged<'_>,
+    ) -> Result<(), Refusal> {
+        let (seq, bytes) = match logged {
+            Logged::Lines(lines) => (first_seq(lines), lines.len()),
+            Logged::Reference(_) => (0, 8),
+        };
+        self.make_room(record_bytes(&stream.session, &stream.run, bytes) as u64)?;
+        let (session, run) = (stream.session.clone(), stream.run.clone());
+        let segment = self.live.back_mut().expect("room was made in one");
+        let record = LogRecord { batch, session, run, seq, offset, logged };
+        record.encode(segment.seed, segment.end + self.room.len() as u64, &mut self.room);
+        if stream.note_named(segment.header.number) {
+            segment.named.push(Named { stream: stream.clone(), to: None });
+        }
+        Ok(())
+    }
+
+    fn make_room(&mut self, bytes: u64) -> Result<(), Refusal> {
+        let end = self.live.back().map(|segment| segment.end + self.room.len() as u64);
+        if end.is_some_and(|end| end + bytes <= self.options.segment_bytes()) {
+            return Ok(());
+        }
+        self.write()?;
+        self.begin()
+    }
+
+    /// Begins another segment. Its header is written with its first records.
+    fn begin(&mut self) -> Result<(), Refusal> {
+        let slot = match self.free.pop_front() {
+            Some(slot) => self.filled(slot)?,
+            None => self.new_slot()?,
+        };
+        if let Some(last) = self.live.back_mut() {
+            last.named.iter_mut().for_each(|named| named.to = Some(named.stream.logged()));
+        }
+        let number = self.next_number;
+        self.next_number += 1;
+        let live_from = self.live.front().map_or(number, |oldest| oldest.header.number);
+        let header = SegmentHeader { store: self.store.clone(), number, live_from };
+        self.room.extend_from_slice(&header.encode());
+        let seed = header.seed();
+        self.live.push_back(Segment { header, seed, slot, end: 0, is_unsynced: false, named: Vec::new() });
+        Ok(())
+    }
+
+    /// Fills a file whose past is unknown with zeroes. A crash leaves it as it was, in part, or filled.
+    fn filled(&mut self, mut slot: Slot) -> Result<Slot, Refusal> {
+        if !slot.is_filled {
+            let path = self.layout.segment(slot.index);
+            let filled = fill(&*slot.file, self.options.segment_bytes());
+            if let Err(cause) = filled {
+                let error = StorageError::io("fill", &path, cause);
+                self.free.push_front(slot);
+                return Err(or_no_room(error));
+            }
+            slot.is_filled = true;
+        }
+        Ok(slot)
+    }
+
+    /// Creates another file, durable in its folder before anything in it is acknowledged.
+    fn new_slot(&mut self) -> Result<Slot, Refusal> {
+        if self.live.len() + self.free.len() >= self.options.segments_max() {
+            return Err(Refusal::NoRoom);
+        }
+        let (folder, index) = (self.layout.commit_log(), self.next_index);
+        let path = self.layout.segment(index);
+        ensure_dirs(&*self.disk, &folder).map_err(or_no_room)?;
+        let file = self.disk.open(&path, Access::CreateNew).attempt("create", &path).map_err(or_no_room)?;
+        if let Err(cause) = fill(&*file, self.options.segment_bytes()) {
+            let _ = self.disk.remove_file(&path);
+            return Err(or_no_room(StorageError::io("fill", &path, cause)));
+        }
+        self.disk.sync_dir(&folder).attempt("sync the folder", &folder)?;
+        self.next_index += 1;
+        Ok(Slot { index, file: Arc::from(file), is_filled: true })
+    }
+
+    fn write(&mut self) -> Result<(), StorageError> {
+        let Some(segment) = self.live.back_mut().filter(|_| !self.room.is_empty()) else { return Ok(()) };
+        let path = self.layout.segment(segment.slot.index);
+        write_full(&*segment.slot.file, &self.room, segment.end)
+            .map_err(|(_, cause)| StorageError::io("write", &path, cause))?;
+        segment.end += self.room.len() as u64;
+        segment.is_unsynced = true;
+        self.room.clear();
+        Ok(())
+    }
+
+    /// Makes every record that was taken survive a power cut.
+    pub(super) fn sync(&mut self) -> Result<(), StorageError> {
+        self.write()?;
+        for segment in self.live.iter_mut().filter(|segment| segment.is_unsynced) {
+            let path = self.layout.segment(segment.slot.index);
+            segment.slot.file.sync().attempt("sync", &path)?;
+            segment.is_unsynced = false;
+        }
+        Ok(())
+    }
+
+    /// Whether so many segments are in use that it is time to make some free.
+    pub(super) fn is_half_full(&self) -> bool {
+        self.live.len() * 2 > self.options.segments_max()
+    }
+
+    /// The journals that the log is still needed for.
+    pub(super) fn named(&self) -> Vec<Arc<Stream>> {
+        self.live.iter().flat_map(|segment| &segment.named).map(|named| named.stream.clone()).collect()
+    }
+
+    /// Forgets the journals that are durable in their own files, and makes the oldest segments free that none is left
+    /// in. Their folders were synced when they were created.
+    pub(super) fn release(&mut self) {
+        for segment in &mut self.live {
+            let number = segment.header.number;
+            for gone in segment.named.extract_if(.., |named| named.is_secure()) {
+                gone.stream.forget_named(number);
+            }
+        }
+        while self.live.len() > 1 && self.live[0].named.is_empty() && !self.live[0].is_unsynced {
+            self.free.extend(self.live.pop_front().map(|segment| segment.slot));
+        }
+    }
+
+    /// Says, durably, that nothing before now counts. Everything that the log holds is durable elsewhere.
+    pub(in crate::storage) fn retire(&mut self) -> Result<(), StorageError> {
+        self.write()?;
+        let slots = self.live.drain(..).map(|segment| segment.slot);
+        self.free.extend(slots);
+        match self.begin() {
+            Ok(()) => self.sync(),
+            Err(Refusal::Failed(error)) => Err(error),
+            Err(Refusal::NoRoom) => Ok(()),
+        }
+    }
+
+    /// Whether it holds records that a replay would find.
+    pub(super) fn has_records(&self) -> bool {
+        self.live.len() > 1 || self.live.back().is_some_and(|segment| segment.end > HEADER_BYTES as u64)
+    }
+}
+
+fn fill(file: &dyn DiskFile, bytes: u64) -> std::io::Result<()> {
+    write_full(file, &vec![0; bytes as usize], 0).map_err(|(_, cause)| cause)?;
+    file.sync()
+}
+
+/// A full disk is no failure of the log: there are other ways to make lines durable.
+fn or_no_room(error: StorageError) -> Refusal {
+    match error.is_no_space() {
+        true => Refusal::NoRoom,
+        false => Refusal::Failed(error),
+    }
+}

@@ -1,0 +1,311 @@
+//! One device sync for all journals: a committer gathers what was appended, writes it to a shared log, and syncs that.
+//!
+//! The rules, and what a crash leaves at each step:
+//! 1. The journal's own file is written first; only bytes that are in it enter the log. A crash here leaves lines that
+//!    were appended and not made durable.
+//! 2. A batch of records is written to the log and synced once. A crash before the sync has returned leaves any part of
+//!    the batch; none of its tickets was done. A record is whole or it is no record.
+//! 3. Tickets are done. From here on a replay brings back what the journals' own files lost.
+//! 4. A segment is used again only when every journal it names is synced in its own file; the folders of these were
+//!    synced before the journal took its first line. A crash before that replays the segment; replaying what is there
+//!    already changes nothing.
+//! 5. When the store is closed, every journal is synced, and a new segment says that nothing before it counts.
+//!
+//! After the first failed sync nothing is written any more ([`Latch`]).
+//!
+//! [`Core`] is the state machine. Whoever waits for a ticket steps it, if nobody else does; whoever only wants to be
+//! told leaves that to a thread, which also comes by for lines that nobody asked for. On a simulated disk there are no
+//! threads, and the steps are made by hand.
+
+mod core;
+mod latch;
+mod log;
+mod options;
+mod queue;
+mod stream;
+mod threads;
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use self::core::Core;
+pub(super) use self::latch::Latch;
+pub(super) use self::log::{FoundLog, Log, Slot};
+pub use self::options::CommitOptions;
+use self::queue::Gathered;
+pub(super) use self::stream::Stream;
+use self::threads::Threads;
+use super::error::StorageError;
+use super::ticket::{Batch, Commits, Durable, Outcome, Ticket};
+use crate::limits::{COMMIT_LINES_BYTES_MAX, LEFT_JOURNALS_MAX};
+use crate::model::SessionId;
+
+/// Makes what is appended durable.
+#[derive(Debug)]
+pub(super) struct Committer {
+    queue: Mutex<Queue>,
+    /// Wakes the thread that commits.
+    wake: Condvar,
+    is_hurried: AtomicBool,
+    core: Mutex<Core>,
+    latch: Arc<Latch>,
+    background: Option<Duration>,
+    /// Journals that nobody appends to any more and whose files are still open, at the most.
+    left: AtomicUsize,
+    streams: Mutex<Vec<Weak<Stream>>>,
+    threads: Threads,
+    own: Weak<Committer>,
+}
+
+/// What has arrived.
+#[derive(Debug, Default)]
+struct Queue {
+    gathered: Gathered,
+    /// A used one, for its room.
+    spare: Gathered,
+    /// Whether the thread will come by soon, unasked.
+    is_armed: bool,
+}
+
+impl Committer {
+    /// A committer that goes on behind this batch. By hand, it has no threads.
+    pub(super) fn new(
+        log: Log,
+        last_batch: u64,
+        options: CommitOptions,
+        latch: Arc<Latch>,
+        by_hand: bool,
+    ) -> Arc<Self> {
+        Arc::new_cyclic(|own| Committer {
+            queue: Mutex::default(),
+            wake: Condvar::new(),
+            is_hurried: AtomicBool::new(false),
+            core: Mutex::new(Core::new(log, last_batch)),
+            latch,
+            background: options.background,
+            left: AtomicUsize::new(0),
+            streams: Mutex::default(),
+            threads: Threads::new(by_hand),
+            own: own.clone(),
+        })
+    }
+
+    pub(super) fn latch(&self) -> &Arc<Latch> {
+        &self.latch
+    }
+
+    /// Knows a journal from now on.
+    pub(super) fn register(&self, stream: &Arc<Stream>) {
+        let mut streams = self.streams.lock();
+        if streams.len() == streams.capacity() {
+            streams.retain(|stream| stream.strong_count() > 0);
+        }
+        streams.push(Arc::downgrade(stream));
+    }
+
+    /// Nobody appends to this journal any more. Only so many of them keep their files open until the log needs them no
+    /// more.
+    pub(super) fn leave(&self) {
+        if self.left.fetch_add(1, Ordering::Relaxed) + 1 >= LEFT_JOURNALS_MAX {
+            self.want_sweep();
+        }
+    }
+
+    /// Lines were written that nobody waits for.
+    #[inline]
+    pub(super) fn note(&self, stream: &Arc<Stream>) {
+        if stream.note() {
+            self.note_first(stream);
+        }
+    }
+
+    #[cold]
+    fn note_first(&self, stream: &Arc<Stream>) {
+        let mut queue = self.queue.lock();
+        queue.gathered.noted.push(stream.clone());
+        self.arm(queue);
+    }
+
+    /// Lines were written at this offset that somebody wants durable.
+    pub(super) fn submit(&self, stream: &Arc<Stream>, offset: u64, lines: &[u8]) -> Ticket {
+        let mut queue = self.queue.lock();
+        queue.gathered.push(stream, offset, lines);
+        let batch = queue.gathered.batch.clone();
+        let is_too_much = queue.gathered.lines.len() > COMMIT_LINES_BYTES_MAX;
+        self.arm(queue);
+        if is_too_much {
+            self.settle(&batch);
+        }
+        let own = self.own.upgrade().expect("whoever submits holds the committer");
+        Ticket::pending(batch, own)
+    }
+
+    /// Makes sure that what is gathered becomes durable in time.
+    fn arm(&self, mut queue: MutexGuard<'_, Queue>) {
+        if self.background.is_some() && !queue.is_armed {
+            queue.is_armed = true;
+            drop(queue);
+            if self.threads.ensure_commits(&self.own) {
+                self.wake.notify_one();
+            }
+        }
+    }
+
+    /// Makes everything that was appended so far durable, now.
+    pub(super) fn commit(&self) -> Result<(), StorageError> {
+        let batch = self.queue.lock().gathered.batch.clone();
+        let core = self.core.lock();
+        self.step_alone(core);
+        self.latch.check()?;
+        match batch.outcome() {
+            Some(Err(error)) => Err(*error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes everything durable in place that was appended to a session's journals, because they are to be moved.
+    pub(super) fn secure_session(&self, session: &SessionId) -> Result<(), StorageError> {
+        let streams: Vec<_> = self.streams.lock().iter().filter_map(Weak::upgrade).collect();
+        let mut own = streams.iter().filter(|stream| stream.session == *session);
+        own.try_for_each(|stream| self.secure(stream))
+    }
+
+    /// Makes a journal durable in place. A failure stops the store.
+    pub(super) fn secure(&self, stream: &Stream) -> Result<(), StorageError> {
+        self.latch.check()?;
+        stream.secure().inspect_err(|error| self.latch.stop(error))
+    }
+
+    fn step(&self) {
+        self.step_alone(self.core.lock());
+    }
+
+    /// One step, by whoever holds the core. Says whether there was anything to do.
+    fn step_alone(&self, mut core: MutexGuard<'_, Core>) -> bool {
+        let gathered = self.take();
+        if gathered.is_empty() {
+            self.give_back(gathered);
+            return false;
+        }
+        let outcome = self.judged(self.latch.check().and_then(|()| core.commit(&gathered)));
+        let is_half_full = core.log.is_half_full();
+        drop(core);
+        gathered.batch.settle(&outcome);
+        self.give_back(gathered);
+        if is_half_full {
+            self.want_sweep();
+        }
+        true
+    }
+
+    fn judged(&self, committed: Result<(), StorageError>) -> Outcome {
+        match committed {
+            Ok(()) => Ok(Durable::after_sync()),
+            Err(error) => {
+                self.latch.stop(&error);
+                Err(Box::new(error))
+            }
+        }
+    }
+
+    fn take(&self) -> Gathered {
+        let mut queue = self.queue.lock();
+        self.is_hurried.store(false, Ordering::SeqCst);
+        let spare = std::mem::take(&mut queue.spare);
+        std::mem::replace(&mut queue.gathered, spare)
+    }
+
+    fn give_back(&self, mut gathered: Gathered) {
+        gathered.clear(COMMIT_LINES_BYTES_MAX);
+        // Nobody holds a claim on a batch that nothing was put in.
+        gathered.batch = Arc::default();
+        self.queue.lock().spare = gathered;
+    }
+
+    fn want_sweep(&self) {
+        if !self.threads.ask_to_sweep(&self.own) {
+            self.sweep();
+        }
+    }
+
+    /// Makes durable in place what the log is needed for, while others go on committing, and the log free.
+    fn sweep(&self) {
+        if self.latch.is_stopped() {
+            return;
+        }
+        self.left.store(0, Ordering::Relaxed);
+        let named = self.core.lock().log.named();
+        if named.iter().try_for_each(|stream| self.secure(stream)).is_ok() {
+            self.core.lock().log.release();
+        }
+    }
+
+    /// Whether there is something to do for the thread that commits; it waits until there is. `false` when it is over.
+    fn await_work(&self) -> bool {
+        let mut queue = self.queue.lock();
+        loop {
+            if self.threads.are_closing() {
+                return false;
+            }
+            if queue.gathered.is_empty() {
+                queue.is_armed = false;
+                self.is_hurried.store(false, Ordering::SeqCst);
+                self.wake.wait(&mut queue);
+            } else if self.is_hurried.load(Ordering::SeqCst) {
+                return true;
+            } else if let Some(limit) = self.background {
+                // Half of it, because the sync takes its time too.
+                queue.is_armed = true;
+                if self.wake.wait_for(&mut queue, limit / 2).timed_out() {
+                    return true;
+                }
+            } else {
+                self.wake.wait(&mut queue);
+            }
+        }
+    }
+
+    /// Makes everything durable and lets go of all threads. What cannot be done is left to the next opening.
+    pub(super) fn close(&self) {
+        self.threads.begin_closing();
+        drop(self.queue.lock());
+        self.wake.notify_all();
+        self.threads.join();
+        let mut core = self.core.lock();
+        let gathered = self.take();
+        let closed = self.latch.check().and_then(|()| core.close(&gathered));
+        drop(core);
+        gathered.batch.settle(&self.judged(closed));
+        self.latch.close();
+    }
+}
+
+impl Commits for Committer {
+    fn settle(&self, batch: &Batch) {
+        while !batch.is_settled() {
+            match self.core.try_lock() {
+                // If there was nothing to do, somebody else has it done and is about to say so.
+                Some(core) => {
+                    if !self.step_alone(core) {
+                        batch.wait();
+                    }
+                }
+                None if self.threads.ensure_commits(&self.own) => {
+                    self.hurry();
+                    batch.wait();
+                }
+                None => drop(self.core.lock()),
+            }
+        }
+    }
+
+    fn hurry(&self) {
+        if !self.is_hurried.swap(true, Ordering::SeqCst) && self.threads.ensure_commits(&self.own) {
+            drop(self.queue.lock());
+            self.wake.notify_one();
+        }
+    }
+}

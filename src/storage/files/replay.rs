@@ -1,0 +1,286 @@
+//! Opening after a crash: what the commit log acknowledged is put back into the journals, and the log is retired.
+//!
+//! A crash at any step leaves the log as it is, and the next opening does the same again: writing lines in their own
+//! places twice changes nothing. Only when every journal and its folder are synced does the log count no more.
+
+use std::path::Path;
+
+use super::survey::{LogContents, RunRecords, Survey, open_segment};
+use super::{FileStorage, Storage};
+use crate::entropy::uuid4;
+use crate::format::commit::first_seq;
+use crate::format::{LineShape, Record, Scanner};
+use crate::limits::READ_CHUNK_BYTES;
+use crate::model::{RunId, SessionId};
+use crate::storage::commit::{CommitOptions, FoundLog, Log, Slot};
+use crate::storage::disk::{Access, DiskFile, SharedDisk, read_full, write_full};
+use crate::storage::error::{Attempt, StorageError, optional};
+use crate::storage::finding::Finding;
+use crate::storage::layout::TEMP_PREFIX;
+
+/// A log that is ready for new records, and where its batches go on.
+pub(super) struct Reopened {
+    pub(super) log: Log,
+    pub(super) last_batch: u64,
+    pub(super) findings: Vec<Finding>,
+}
+
+/// Lines of one journal that the log holds.
+struct Patch<'a> {
+    session: &'a SessionId,
+    run: &'a RunId,
+    lines: Vec<(u64, &'a [u8])>,
+}
+
+impl Patch<'_> {
+    fn end(&self) -> u64 {
+        self.lines.iter().map(|(offset, lines)| offset + lines.len() as u64).max().unwrap_or(0)
+    }
+}
+
+impl FileStorage {
+    /// Replays the commit log. `raw` is the disk that the log is written to from now on.
+    pub(super) fn reopen_log(
+        &self,
+        raw: &SharedDisk,
+        store: &str,
+        options: CommitOptions,
+    ) -> Result<Reopened, StorageError> {
+        let survey = Survey::of(&*self.disk, &self.layout, store)?;
+        let mut findings = Vec::new();
+        for file in &survey.foreign {
+            findings.push(self.set_aside(file.index)?);
+        }
+        let contents = survey.contents();
+        self.replay(&contents, &mut findings)?;
+        let found = self.found_log(&survey, options)?;
+        let mut log = Log::new(raw.clone(), self.layout.clone(), store, options, found);
+        if !contents.runs.is_empty() {
+            log.retire()?;
+        }
+        Ok(Reopened { log, last_batch: contents.last_batch, findings })
+    }
+
+    /// The files of the log, to be used again. One whose header says nothing may hold anything, and is filled first.
+    fn found_log(&self, survey: &Survey, options: CommitOptions) -> Result<FoundLog, StorageError> {
+        let mut slots = Vec::new();
+        for file in &survey.own {
+            slots.push(Slot {
+                index: file.index,
+                file: open_segment(&*self.disk, &self.layout, file.index)?,
+                is_filled: file.header.is_some() && file.len >= options.segment_bytes,
+            });
+        }
+        Ok(FoundLog { slots, newest: survey.newest, next_index: survey.next_index })
+    }
+
+    fn replay(&self, contents: &LogContents<'_>, findings: &mut Vec<Finding>) -> Result<(), StorageError> {
+        for (index, place) in &contents.damage {
+            let message = "bytes of the commit log are damaged; what was logged there may be missing from a journal";
+            findings.push(self.finding("checksum_mismatch", &self.layout.segment(*index), Some(*place), message));
+        }
+        for ((session, run), records) in &contents.runs {
+            if !self.is_removed(session, run)? {
+                self.replay_run(session, run, contents, records, findings)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a removal was recorded, which replaying must not undo.
+    fn is_removed(&self, session: &SessionId, run: &RunId) -> Result<bool, StorageError> {
+        let is_marked = || Ok(self.read_record(session, run)?.is_some_and(|record| record.removed_at.is_some()));
+        Ok(self.is_deleted(session)? || is_marked()?)
+    }
+
+    fn replay_run(
+        &self,
+        session: &SessionId,
+        run: &RunId,
+        contents: &LogContents<'_>,
+        records: &RunRecords<'_>,
+        findings: &mut Vec<Finding>,
+    ) -> Result<(), StorageError> {
+        let path = self.layout.journal(session, run);
+        let found = optional(self.disk.open(&path, Access::Write)).attempt("open", &path)?;
+        let len = match &found {
+            Some(file) => file.stat().attempt("look at", &path)?.len,
+            None => 0,
+        };
+        let patch = Patch { session, run, lines: contents.lines_of(records, len) };
+        let Some(first) = patch.lines.first().map(|(offset, _)| *offset) else { return Ok(()) };
+        match found {
+            Some(file) => self.put_back(&patch, &*file, len, findings),
+            None if first == 0 => self.create_again(&patch, findings),
+            None => self.keep_homeless(&patch, findings),
+        }
+    }
+
+    /// Writes lines in their places, also those that are there: a page may look written and be none.
+    fn put_back(
+        &self,
+        patch: &Patch<'_>,
+        file: &dyn DiskFile,
+        len: u64,
+        findings: &mut Vec<Finding>,
+    ) -> Result<(), StorageError> {
+        let path = self.layout.journal(patch.session, patch.run);
+        if let Some(at) = first_conflict(patch, file, len).attempt("read", &path)? {
+            findings.push(self.rebuild(patch, file, at, len)?);
+            return Ok(());
+        }
+        for (offset, lines) in &patch.lines {
+            write_full(file, lines, *offset).map_err(|(_, cause)| StorageError::io("write", &path, cause))?;
+        }
+        file.sync().attempt("sync", &path)?;
+        self.sync_folders_of(patch.session)
+    }
+
+    /// A journal that is gone without a trace of its removal. A crash leaves it empty, or as it was found.
+    fn create_again(&self, patch: &Patch<'_>, findings: &mut Vec<Finding>) -> Result<(), StorageError> {
+        self.ensure_dirs(&self.layout.journals_of(patch.session))?;
+        let path = self.layout.journal(patch.session, patch.run);
+        let file = self.disk.open(&path, Access::CreateNew).attempt("create", &path)?;
+        self.put_back(patch, &*file, 0, findings)
+    }
+
+    /// Lines whose journal is gone together with what stood before them.
+    fn keep_homeless(&self, patch: &Patch<'_>, findings: &mut Vec<Finding>) -> Result<(), StorageError> {
+        let first = patch.lines[0].0;
+        self.keep(patch.session, &format!("{}-logged-at-{first}", patch.run), &joined(&patch.lines))?;
+        let path = self.layout.journal(patch.session, patch.run);
+        let message = "the commit log holds events of a journal that is gone; they are kept in _kept";
+        findings.push(self.run_finding("missing_seq", patch, &path, first, message));
+        Ok(())
+    }
+
+    /// Other bytes stand where acknowledged lines belong: those win, and what stood there is kept. Lines behind it
+    /// whose numbers nobody else has stay in the journal.
+    ///
+    /// A crash leaves the old journal, and perhaps a kept copy of its end, or the new one.
+    fn rebuild(&self, patch: &Patch<'_>, file: &dyn DiskFile, at: u64, len: u64) -> Result<Finding, StorageError> {
+        let path = self.layout.journal(patch.session, patch.run);
+        let mut old = vec![0; (len - at) as usize];
+        read_full(file, &mut old, at).attempt("read", &path)?;
+        self.keep(patch.session, &format!("{}-replaced-at-{at}", patch.run), &old)?;
+        let mut tail = old[..old.len().min((patch.end() - at) as usize)].to_vec();
+        tail.resize((patch.end() - at) as usize, 0);
+        let mut last_seq = 0;
+        for (offset, lines) in patch.lines.iter().filter(|(offset, _)| *offset >= at) {
+            let start = (offset - at) as usize;
+            tail[start..start + lines.len()].copy_from_slice(lines);
+            last_seq = last_seq.max(last_seq_of(lines));
+        }
+        push_later_lines(patch, &old, last_seq, &mut tail);
+        self.replace_end(&path, file, at, &tail)?;
+        self.sync_folders_of(patch.session)?;
+        let message =
+            "other bytes stood where acknowledged events belong; the events were put back, the bytes kept in _kept";
+        Ok(self.run_finding("duplicate_seq", patch, &path, at, message))
+    }
+
+    /// Replaces all of a file from this place on, whole or not at all.
+    fn replace_end(&self, path: &Path, file: &dyn DiskFile, at: u64, tail: &[u8]) -> Result<(), StorageError> {
+        let folder = path.parent().expect("a file lies in a folder");
+        let temp = folder.join(format!("{TEMP_PREFIX}{}", uuid4(&*self.entropy)));
+        let copy = self.disk.open(&temp, Access::CreateNew).attempt("create", &temp)?;
+        copy_start(file, &*copy, at).attempt("copy", path)?;
+        write_full(&*copy, tail, at).map_err(|(_, cause)| StorageError::io("write", &temp, cause))?;
+        copy.sync().attempt("sync", &temp)?;
+        self.disk.rename(&temp, path).attempt("replace", path)?;
+        self.disk.sync_dir(folder).attempt("sync the folder", folder)
+    }
+
+    /// Makes the names of a session's journals durable, whoever created them.
+    pub(super) fn sync_folders_of(&self, session: &SessionId) -> Result<(), StorageError> {
+        let folder = self.layout.journals_of(session);
+        self.ensure_dirs(&self.layout.journals())?;
+        self.ensure_dirs(&folder)?;
+        self.disk.sync_dir(&folder).attempt("sync the folder", &folder)
+    }
+
+    /// Moves a file of another store's log out of the way.
+    fn set_aside(&self, index: u32) -> Result<Finding, StorageError> {
+        let (from, folder) = (self.layout.segment(index), self.layout.kept_log());
+        self.ensure_dirs(&folder)?;
+        let name = from.file_name().expect("a segment has a name").to_string_lossy().into_owned();
+        let to = folder.join(format!("{}-{name}", uuid4(&*self.entropy)));
+        self.disk.rename(&from, &to).attempt("set aside", &from)?;
+        for folder in [&folder, &self.layout.commit_log()] {
+            self.disk.sync_dir(folder).attempt("sync the folder", folder)?;
+        }
+        let message = "this commit log belongs to another store; it was not replayed and is kept in _kept/_commit_log";
+        Ok(self.finding("foreign_log", &from, None, message))
+    }
+
+    fn finding(&self, code: &'static str, path: &Path, offset: Option<u64>, message: &str) -> Finding {
+        let file = path.strip_prefix(self.layout.root()).unwrap_or(path).to_owned();
+        Finding { code, session: None, run: None, file, offset, message: message.to_owned() }
+    }
+
+    fn run_finding(&self, code: &'static str, patch: &Patch<'_>, path: &Path, at: u64, message: &str) -> Finding {
+        let (session, run) = (Some(patch.session.clone()), Some(patch.run.clone()));
+        Finding { session, run, ..self.finding(code, path, Some(at), message) }
+    }
+}
+
+/// Where the first record begins in whose place something else stands: not nothing, and not the zeroes of a page that
+/// was never written.
+fn first_conflict(patch: &Patch<'_>, file: &dyn DiskFile, len: u64) -> std::io::Result<Option<u64>> {
+    let mut there = Vec::new();
+    for (offset, lines) in &patch.lines {
+        there.resize(lines.len().min(len.saturating_sub(*offset) as usize), 0);
+        read_full(file, &mut there, *offset)?;
+        if there.iter().zip(*lines).any(|(old, new)| old != new && *old != 0) {
+            return Ok(Some(*offset));
+        }
+    }
+    Ok(None)
+}
+
+fn joined(lines: &[(u64, &[u8])]) -> Vec<u8> {
+    let mut all = Vec::new();
+    for (_, lines) in lines {
+        all.extend_from_slice(lines);
+    }
+    all
+}
+
+fn last_seq_of(lines: &[u8]) -> u64 {
+    lines.split_inclusive(|byte| *byte == b'\n').map(first_seq).max().unwrap_or(0)
+}
+
+/// Adds the events of a journal's old end that have later numbers.
+fn push_later_lines(patch: &Patch<'_>, old: &[u8], last_seq: u64, out: &mut Vec<u8>) {
+    let mut scanner = Scanner::new(LineShape::new(patch.session, patch.run), 0);
+    let fed = scanner.feed(old.len(), |room| {
+        room.copy_from_slice(old);
+        std::io::Result::Ok(old.len())
+    });
+    if fed.is_err() {
+        return;
+    }
+    while let Some(record) = scanner.next_record() {
+        if let Record::Event(event) = record
+            && event.seq.is_some_and(|seq| seq > last_seq)
+        {
+            out.extend_from_slice(event.line);
+            out.push(b'\n');
+        }
+    }
+}
+
+fn copy_start(from: &dyn DiskFile, to: &dyn DiskFile, len: u64) -> std::io::Result<()> {
+    let mut chunk = vec![0; READ_CHUNK_BYTES];
+    let mut at = 0;
+    while at < len {
+        let wanted = chunk.len().min((len - at) as usize);
+        let read = read_full(from, &mut chunk[..wanted], at)?;
+        if read == 0 {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        write_full(to, &chunk[..read], at).map_err(|(_, cause)| cause)?;
+        at += read as u64;
+    }
+    Ok(())
+}

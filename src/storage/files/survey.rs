@@ -1,0 +1,146 @@
+//! The commit log as it lies in a directory: which of its files count, and what they say of each run. Changes nothing.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::write::open_plain;
+use crate::format::commit::{FoundInLog, HEADER_BYTES, LogRecord, Logged, NoHeader, SegmentHeader, read_segment};
+use crate::limits::SEGMENT_BYTES_READ_MAX;
+use crate::model::{RunId, SessionId};
+use crate::storage::disk::{Access, Disk, DiskFile, read_full};
+use crate::storage::error::{Attempt, StorageError, optional};
+use crate::storage::layout::Layout;
+
+/// The newest log that this program knows.
+const LOG_VERSION: u32 = 1;
+
+/// A file of the log.
+#[derive(Debug)]
+pub(super) struct SegmentFile {
+    pub(super) index: u32,
+    /// None if it was never used, or is damaged.
+    pub(super) header: Option<SegmentHeader>,
+    pub(super) len: u64,
+}
+
+/// The files of a log.
+#[derive(Debug, Default)]
+pub(super) struct Survey {
+    /// Those of this store, and those that say nothing; the oldest first.
+    pub(super) own: Vec<SegmentFile>,
+    /// Those of another store.
+    pub(super) foreign: Vec<SegmentFile>,
+    /// The number of the newest segment.
+    pub(super) newest: u64,
+    /// The first file name that was never used.
+    pub(super) next_index: u32,
+    /// The segments that count, in order, with their bytes.
+    live: Vec<(u32, SegmentHeader, Vec<u8>)>,
+}
+
+/// What the log says of one run, in the order in which it was logged.
+pub(super) type RunRecords<'a> = Vec<LogRecord<'a>>;
+
+/// What a log says.
+#[derive(Debug, Default)]
+pub(super) struct LogContents<'a> {
+    pub(super) runs: BTreeMap<(SessionId, RunId), RunRecords<'a>>,
+    /// The last batch, which may not have been acknowledged.
+    pub(super) last_batch: u64,
+    /// Places that hold no record although there are records behind them: file and offset.
+    pub(super) damage: Vec<(u32, u64)>,
+}
+
+impl Survey {
+    /// Looks at the log of this store.
+    pub(super) fn of(disk: &dyn Disk, layout: &Layout, store: &str) -> Result<Self, StorageError> {
+        let folder = layout.commit_log();
+        let names = optional(disk.read_dir(&folder)).attempt("list", &folder)?.unwrap_or_default();
+        let mut survey = Survey::default();
+        for name in &names {
+            let Some(index) = Layout::segment_index_of(&name.name) else { continue };
+            survey.next_index = survey.next_index.max(index + 1);
+            if let Some(file) = look_at(disk, layout, index)? {
+                let is_foreign = file.header.as_ref().is_some_and(|header| header.store != store);
+                if is_foreign { &mut survey.foreign } else { &mut survey.own }.push(file);
+            }
+        }
+        survey.own.sort_by_key(|file| (file.header.as_ref().map_or(0, |header| header.number), file.index));
+        survey.read_live(disk, layout)?;
+        Ok(survey)
+    }
+
+    fn read_live(&mut self, disk: &dyn Disk, layout: &Layout) -> Result<(), StorageError> {
+        let Some(newest) = self.own.last().and_then(|file| file.header.as_ref()) else { return Ok(()) };
+        self.newest = newest.number;
+        let live_from = newest.live_from;
+        for file in &self.own {
+            if let Some(header) = file.header.as_ref().filter(|header| header.number >= live_from) {
+                let path = layout.segment(file.index);
+                let Some((open, stat)) = open_plain(disk, &path)? else { continue };
+                let bytes = open.into_bytes(stat.len.min(SEGMENT_BYTES_READ_MAX) as usize).attempt("read", &path)?;
+                self.live.push((file.index, header.clone(), bytes));
+            }
+        }
+        Ok(())
+    }
+
+    /// What the segments that count hold.
+    pub(super) fn contents(&self) -> LogContents<'_> {
+        let mut contents = LogContents::default();
+        for (index, header, bytes) in &self.live {
+            for found in read_segment(header, bytes) {
+                match found {
+                    FoundInLog::Damage { place } => contents.damage.push((*index, place)),
+                    FoundInLog::Record(record) => {
+                        contents.last_batch = contents.last_batch.max(record.batch);
+                        let key = (record.session.clone(), record.run.clone());
+                        contents.runs.entry(key).or_default().push(record);
+                    }
+                }
+            }
+        }
+        contents
+    }
+}
+
+impl LogContents<'_> {
+    /// The lines to be put into a journal of this length, each with its place.
+    ///
+    /// A record of the last batch that would leave a hole before it was not acknowledged: what filled the hole was
+    /// logged in the same batch, and is not there. Any other hole is damage, and lines behind it are somebody's words.
+    pub(super) fn lines_of<'a>(&self, records: &RunRecords<'a>, len: u64) -> Vec<(u64, &'a [u8])> {
+        let mut reached = len;
+        let mut lines = Vec::new();
+        for record in records {
+            let (bytes, end) = match record.logged {
+                Logged::Lines(bytes) => (bytes, record.offset + bytes.len() as u64),
+                Logged::Reference(_) => continue,
+            };
+            if record.offset <= reached || record.batch < self.last_batch {
+                lines.push((record.offset, bytes));
+                reached = reached.max(end);
+            }
+        }
+        lines
+    }
+}
+
+fn look_at(disk: &dyn Disk, layout: &Layout, index: u32) -> Result<Option<SegmentFile>, StorageError> {
+    let path = layout.segment(index);
+    let Some((file, stat)) = open_plain(disk, &path)? else { return Ok(None) };
+    let mut head = [0; HEADER_BYTES];
+    let len = read_full(&*file, &mut head, 0).attempt("read", &path)?;
+    let header = match SegmentHeader::decode(&head[..len]) {
+        Ok(header) => Some(header),
+        Err(NoHeader::Unreadable) => None,
+        Err(NoHeader::Newer(version)) => return Err(StorageError::NewerFormat { path, version, known: LOG_VERSION }),
+    };
+    Ok(Some(SegmentFile { index, header, len: stat.len }))
+}
+
+/// Opens a file of the log to be written again.
+pub(super) fn open_segment(disk: &dyn Disk, layout: &Layout, index: u32) -> Result<Arc<dyn DiskFile>, StorageError> {
+    let path = layout.segment(index);
+    disk.open(&path, Access::Write).attempt("open", &path).map(Arc::from)
+}

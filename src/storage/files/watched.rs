@@ -1,0 +1,136 @@
+//! The disk as the rest of file storage sees it: the first failed sync of a file or a folder stops the store, and nothing
+//! is changed on it from then on. Journals, which are written to too often for a detour, see to it themselves.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::storage::commit::Latch;
+use crate::storage::disk::{Access, DirEntry, Disk, DiskFile, DiskLock, FileStat, SharedDisk};
+use crate::storage::error::StorageError;
+
+/// A disk whose syncs are watched.
+#[derive(Debug)]
+pub(super) struct WatchedDisk {
+    disk: SharedDisk,
+    latch: Arc<Latch>,
+}
+
+#[derive(Debug)]
+struct WatchedFile {
+    file: Box<dyn DiskFile>,
+    path: PathBuf,
+    latch: Arc<Latch>,
+}
+
+impl WatchedDisk {
+    pub(super) fn new(disk: SharedDisk, latch: Arc<Latch>) -> Self {
+        WatchedDisk { disk, latch }
+    }
+}
+
+fn may_change(latch: &Latch) -> io::Result<()> {
+    latch.check().map_err(io::Error::other)
+}
+
+/// A full disk is told to whoever met it, and leaves nothing in doubt that was acknowledged.
+fn judge(latch: &Latch, attempt: &'static str, path: &Path, synced: io::Result<()>) -> io::Result<()> {
+    synced.map_err(|cause| {
+        let copy = cause.raw_os_error().map_or_else(|| cause.kind().into(), io::Error::from_raw_os_error);
+        let error = StorageError::io(attempt, path, cause);
+        if !error.is_no_space() {
+            latch.stop(&error);
+        }
+        copy
+    })
+}
+
+impl Disk for WatchedDisk {
+    fn open(&self, path: &Path, access: Access) -> io::Result<Box<dyn DiskFile>> {
+        if access == Access::Read {
+            return self.disk.open(path, access);
+        }
+        may_change(&self.latch)?;
+        let file = self.disk.open(path, access)?;
+        Ok(Box::new(WatchedFile { file, path: path.to_owned(), latch: self.latch.clone() }))
+    }
+
+    fn stat(&self, path: &Path) -> io::Result<FileStat> {
+        self.disk.stat(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        may_change(&self.latch)?;
+        self.disk.rename(from, to)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        may_change(&self.latch)?;
+        self.disk.remove_file(path)
+    }
+
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        may_change(&self.latch)?;
+        self.disk.create_dir(path)
+    }
+
+    fn read_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
+        self.disk.read_dir(path)
+    }
+
+    fn read_dir_stats(&self, path: &Path) -> io::Result<Vec<(DirEntry, io::Result<FileStat>)>> {
+        self.disk.read_dir_stats(path)
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        may_change(&self.latch)?;
+        match self.disk.sync_dir(path) {
+            // Not a failure of the device: this user may not look there, or somebody took the folder away.
+            Err(cause) if matches!(cause.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound) => {
+                Err(cause)
+            }
+            synced => judge(&self.latch, "sync the folder", path, synced),
+        }
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>> {
+        self.disk.lock(path)
+    }
+
+    fn network_file_system(&self, path: &Path) -> io::Result<Option<&'static str>> {
+        self.disk.network_file_system(path)
+    }
+
+    fn is_by_hand(&self) -> bool {
+        self.disk.is_by_hand()
+    }
+
+    fn boot_id(&self) -> String {
+        self.disk.boot_id()
+    }
+}
+
+impl DiskFile for WatchedFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.file.read_at(buffer, offset)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        may_change(&self.latch)?;
+        self.file.write_at(bytes, offset)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        may_change(&self.latch)?;
+        self.file.set_len(len)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        may_change(&self.latch)?;
+        judge(&self.latch, "sync", &self.path, self.file.sync())
+    }
+
+    fn stat(&self) -> io::Result<FileStat> {
+        self.file.stat()
+    }
+}
