@@ -34,9 +34,9 @@ pub(crate) fn open_at(disk: &SimDisk, now: i64) -> Result<Store, StoreError> {
     Store::open_on(Arc::new(disk.clone()), DATA, options)
 }
 
-/// A log of a few small segments, so that it is full and used again within a workload.
+/// A log of a few small segments, because a simulated disk is copied often.
 pub(crate) fn small_log() -> CommitOptions {
-    CommitOptions { segment_bytes: 1024, log_bytes: 4096, ..CommitOptions::default() }
+    CommitOptions { segment_bytes: 4096, log_bytes: 16_384, ..CommitOptions::default() }
 }
 
 /// What happened to the machine.

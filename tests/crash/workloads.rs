@@ -92,12 +92,13 @@ fn a_torn_tail_is_cut_and_kept_before_the_next_append() {
     };
     tear(&disk);
     let first = disk.operations();
-    let go_on = |disk: &SimDisk, told: &mut Told| -> Result<(), StoreError> {
+    let go_on = |disk: &SimDisk, told: &mut Told| -> Result<lastword::Run, StoreError> {
         let run = open(disk)?.resume_run(&id(), &RunId::parse("r1").unwrap())?;
-        told.stream(&run, 1)
+        told.stream(&run, 1).map(|()| run)
     };
-    go_on(&disk, &mut told.clone()).unwrap();
+    let run = go_on(&disk, &mut told.clone()).unwrap();
     let operations = disk.operations() - first;
+    drop(run);
     let mended = open(&disk).unwrap().read_events(&id(), &RunId::parse("r1").unwrap(), ReadOptions::default()).unwrap();
     assert_eq!((mended.events.len(), mended.damage.len()), (3, 0));
     assert!(!disk.read_dir(std::path::Path::new("/data/_kept/s")).unwrap().is_empty(), "the fragment was not kept");

@@ -11,17 +11,17 @@ pub(crate) const BEFORE: [&str; 2] = ["Nach ", "Sète. "];
 
 /// What the line that tears says: no cut falls on a character's border by habit.
 pub(crate) fn torn_text() -> String {
-    "海é🦀".repeat(40_000)
+    "海é🦀".repeat(160_000)
 }
 
 /// A run whose last line was torn by a real death: the kernel stops a write at the largest size that a file may have,
-/// and kills the process at the next.
+/// here a little more than a file of the commit log, and kills the process at the next.
 pub(crate) fn torn_run() -> Data {
     let data = Data::with_turn();
     let plain = data.command(&BUFFERED);
     let mut limited = Command::new("sh");
     limited
-        .args(["-c", "ulimit -c 0; ulimit -f 100; exec \"$@\"", "sh"])
+        .args(["-c", "ulimit -c 0; ulimit -f 2200; exec \"$@\"", "sh"])
         .arg(plain.get_program())
         .args(plain.get_args());
     let mut process = Process::start(limited);
@@ -33,7 +33,7 @@ pub(crate) fn torn_run() -> Data {
     let ended = process.end();
     assert!(ended.code().is_none() && ended.lines.is_empty(), "the process died of its long line: {ended:?}");
     let journal = fs::read(data.journal()).expect("the journal is there");
-    assert!(journal.last() != Some(&b'\n') && journal.len() > 50_000, "the line is torn: {} bytes", journal.len());
+    assert!(journal.last() != Some(&b'\n') && journal.len() > 1_100_000, "the line is torn: {} bytes", journal.len());
     data
 }
 

@@ -74,7 +74,7 @@ impl Core {
         let mut lines = std::mem::take(&mut self.lines);
         let logged = match stream.read_back(from, to, &mut lines) {
             Ok(true) => self.log_lines(stream, from, &lines),
-            Ok(false) => Ok(()),
+            Ok(false) => stream.secure().map_err(Refusal::from),
             Err(error) => Err(error.into()),
         };
         self.lines = lines;

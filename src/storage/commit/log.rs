@@ -80,6 +80,8 @@ pub(in crate::storage) struct Log {
     free: VecDeque<Slot>,
     next_index: u32,
     next_number: u64,
+    /// Whether the names of its files are known to survive a power cut: whoever created them may have died before.
+    are_names_durable: bool,
     /// What is to be written at the end of the last segment.
     room: Vec<u8>,
 }
@@ -112,6 +114,7 @@ impl Log {
             free: found.slots.into(),
             next_index: found.next_index,
             next_number: found.newest + 1,
+            are_names_durable: false,
             room: Vec::new(),
         }
     }
@@ -160,6 +163,7 @@ impl Log {
             Some(slot) => self.filled(slot)?,
             None => self.new_slot()?,
         };
+        self.make_names_durable()?;
         if let Some(last) = self.live.back_mut() {
             last.named.iter_mut().for_each(|named| named.to = Some(named.stream.logged()));
         }
@@ -188,22 +192,32 @@ impl Log {
         Ok(slot)
     }
 
-    /// Creates another file, durable in its folder before anything in it is acknowledged.
+    /// Creates another file. A crash leaves it missing, too short, or full of zeroes.
     fn new_slot(&mut self) -> Result<Slot, Refusal> {
         if self.live.len() + self.free.len() >= self.options.segments_max() {
             return Err(Refusal::NoRoom);
         }
-        let (folder, index) = (self.layout.commit_log(), self.next_index);
+        let index = self.next_index;
         let path = self.layout.segment(index);
-        ensure_dirs(&*self.disk, &folder).map_err(or_no_room)?;
+        ensure_dirs(&*self.disk, &self.layout.commit_log()).map_err(or_no_room)?;
         let file = self.disk.open(&path, Access::CreateNew).attempt("create", &path).map_err(or_no_room)?;
         if let Err(cause) = fill(&*file, self.options.segment_bytes()) {
             let _ = self.disk.remove_file(&path);
             return Err(or_no_room(StorageError::io("fill", &path, cause)));
         }
-        self.disk.sync_dir(&folder).attempt("sync the folder", &folder)?;
+        self.are_names_durable = false;
         self.next_index += 1;
         Ok(Slot { index, file: Arc::from(file), is_filled: true })
+    }
+
+    fn make_names_durable(&mut self) -> Result<(), StorageError> {
+        if !self.are_names_durable {
+            let folder = self.layout.commit_log();
+            ensure_dirs(&*self.disk, &folder)?;
+            self.disk.sync_dir(&folder).attempt("sync the folder", &folder)?;
+            self.are_names_durable = true;
+        }
+        Ok(())
     }
 
     fn write(&mut self) -> Result<(), StorageError> {

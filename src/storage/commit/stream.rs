@@ -124,14 +124,12 @@ impl Stream {
         Ok(())
     }
 
-    /// Reads lines back that were written. Not if the file was let go meanwhile, because all of it is synced.
+    /// Reads lines back that were written. Not if the file was let go meanwhile, because all of it is synced, or if
+    /// another program has cut it.
     pub(super) fn read_back(&self, from: u64, to: u64, out: &mut Vec<u8>) -> Result<bool, StorageError> {
         let Some(file) = self.file.lock().clone() else { return Ok(false) };
         out.clear();
         out.resize((to - from) as usize, 0);
-        match read_full(&*file, out, from).attempt("read back", &self.path)? {
-            len if len == out.len() => Ok(true),
-            _ => Err(StorageError::io("read back", &self.path, std::io::ErrorKind::UnexpectedEof.into())),
-        }
+        Ok(read_full(&*file, out, from).attempt("read back", &self.path)? == out.len())
     }
 }

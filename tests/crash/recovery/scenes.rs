@@ -109,9 +109,9 @@ fn ended(disk: &SimDisk, outcome: Outcome) {
     seal_unsaved(disk, &run, outcome);
 }
 
-/// The write and the sync of the end succeed; the next operation belongs to the sidecar.
+/// The end is written to the journal and to the log, which is synced; the next operation belongs to the sidecar.
 fn seal_unsaved(disk: &SimDisk, run: &Run, outcome: Outcome) {
-    disk.stop_before(disk.operations() + 3);
+    disk.stop_before(disk.operations() + 4);
     assert!(run.finish(outcome).is_err() && run.is_sealed(), "sealed, and not saved");
     disk.kill();
 }
