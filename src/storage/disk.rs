@@ -1,7 +1,8 @@
 //! The lower seam: syscalls. Real files and simulated ones look alike from here up.
 //!
 //! What survives a power cut, whoever implements this:
-//! - bytes of a file, once `sync` of it has returned; before that any suffix of the writes, or part of one, may be lost;
+//! - bytes of a file, once `sync` of it has returned; before that any of the writes, or part of one, may be lost, the
+//!   earlier ones no less than the later, and what is lost may read as zeroes;
 //! - a name in a directory (created, renamed, removed), once `sync_dir` of that directory has returned; before that
 //!   each such change may be lost, and they may reach the medium in any order;
 //! - a rename changes both names or neither.

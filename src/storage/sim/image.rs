@@ -2,86 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
+use super::bytes::{Change, FileFate, FileImage};
 use crate::storage::disk::{DirEntry, FileKind, FileStat};
 
 const ROOT: u64 = 1;
-
-/// A change of a file's bytes.
-#[derive(Debug, Clone)]
-pub(super) enum Change {
-    Write { offset: u64, bytes: Vec<u8> },
-    SetLen(u64),
-}
-
-impl Change {
-    fn apply(&self, bytes: &mut Vec<u8>) {
-        match self {
-            Change::SetLen(len) => bytes.resize(*len as usize, 0),
-            Change::Write { offset, bytes: written } => {
-                let (start, end) = (*offset as usize, *offset as usize + written.len());
-                if bytes.len() < end {
-                    bytes.resize(end, 0);
-                }
-                bytes[start..end].copy_from_slice(written);
-            }
-        }
-    }
-
-    /// The same change, cut off after so many bytes.
-    fn torn(&self, keep: usize) -> Change {
-        match self {
-            Change::Write { offset, bytes } => {
-                Change::Write { offset: *offset, bytes: bytes[..keep.min(bytes.len())].to_vec() }
-            }
-            whole => whole.clone(),
-        }
-    }
-}
-
-/// The bytes of a file.
-#[derive(Debug, Clone, Default)]
-pub(super) struct FileImage {
-    live: Vec<u8>,
-    durable: Vec<u8>,
-    pub(super) unsynced: Vec<Change>,
-    modified: i128,
-}
-
-/// What a crash does to a file's unsynced changes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum FileFate {
-    Kept,
-    Lost,
-    /// So many changes whole, and of the next one so many bytes.
-    Torn {
-        changes: usize,
-        bytes: usize,
-    },
-    /// The new length, and zeroes where nothing was synced.
-    Zeroed,
-}
-
-impl FileImage {
-    fn crash(&mut self, fate: FileFate) {
-        let mut bytes = self.durable.clone();
-        match fate {
-            FileFate::Lost => {}
-            FileFate::Kept => self.unsynced.iter().for_each(|change| change.apply(&mut bytes)),
-            FileFate::Torn { changes, bytes: keep } => {
-                self.unsynced.iter().take(changes).for_each(|change| change.apply(&mut bytes));
-                if let Some(torn) = self.unsynced.get(changes) {
-                    torn.torn(keep).apply(&mut bytes);
-                }
-            }
-            FileFate::Zeroed => bytes.resize(self.live.len(), 0),
-        }
-        self.live.clone_from(&bytes);
-        self.durable = bytes;
-        self.unsynced.clear();
-    }
-}
+const PAGE_BYTES: usize = 4096;
 
 #[derive(Debug, Clone)]
 pub(super) enum Inode {
@@ -130,7 +57,7 @@ fn set_name<'a>(
 }
 
 /// Everything on the disk.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Image {
     inodes: BTreeMap<u64, Inode>,
     unsynced_names: Vec<DirChange>,
@@ -140,6 +67,8 @@ pub(super) struct Image {
     next_serial: u64,
     next_inode: u64,
     ticks: i128,
+    /// What reaches the medium whole or not at all, where a crash decides page by page.
+    pub(super) page_bytes: usize,
 }
 
 impl Image {
@@ -152,6 +81,7 @@ impl Image {
             next_serial: 1,
             next_inode: 2,
             ticks: 0,
+            page_bytes: PAGE_BYTES,
         }
     }
 
@@ -159,7 +89,7 @@ impl Image {
         self.inodes.get(&inode).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    fn file_mut(&mut self, inode: u64) -> io::Result<&mut FileImage> {
+    pub(super) fn file_mut(&mut self, inode: u64) -> io::Result<&mut FileImage> {
         match self.inodes.get_mut(&inode) {
             Some(Inode::File(file)) => Ok(file),
             Some(Inode::Dir { .. }) => Err(io::ErrorKind::IsADirectory.into()),
@@ -253,8 +183,7 @@ impl Image {
         Ok(())
     }
 
-    pub(super) fn read_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
-        let dir = self.find(path)?.ok_or(io::ErrorKind::NotFound)?;
+    pub(super) fn read_dir(&self, dir: u64) -> io::Result<Vec<DirEntry>> {
         let is_dir = |inode: &u64| matches!(self.inodes.get(inode), Some(Inode::Dir { .. }));
         Ok(self
             .names(dir)?
@@ -266,7 +195,7 @@ impl Image {
     pub(super) fn stat(&self, inode: u64) -> io::Result<FileStat> {
         Ok(match self.inode(inode)? {
             Inode::File(file) => {
-                FileStat { kind: FileKind::File, len: file.live.len() as u64, inode, modified_nanos: file.modified }
+                FileStat { kind: FileKind::File, len: file.live().len() as u64, inode, modified_nanos: file.modified() }
             }
             Inode::Dir { modified, .. } => {
                 FileStat { kind: FileKind::Directory, len: 0, inode, modified_nanos: *modified }
@@ -276,7 +205,7 @@ impl Image {
 
     pub(super) fn read(&self, inode: u64, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let Inode::File(file) = self.inode(inode)? else { return Err(io::ErrorKind::IsADirectory.into()) };
-        let rest = file.live.get(offset as usize..).unwrap_or_default();
+        let rest = file.live().get(offset as usize..).unwrap_or_default();
         let len = rest.len().min(buffer.len());
         buffer[..len].copy_from_slice(&rest[..len]);
         Ok(len)
@@ -285,23 +214,7 @@ impl Image {
     pub(super) fn change(&mut self, inode: u64, change: Change) -> io::Result<()> {
         self.ticks += 1;
         let ticks = self.ticks;
-        let file = self.file_mut(inode)?;
-        change.apply(&mut file.live);
-        file.modified = ticks;
-        file.unsynced.push(change);
-        Ok(())
-    }
-
-    pub(super) fn sync(&mut self, inode: u64) -> io::Result<()> {
-        let file = self.file_mut(inode)?;
-        for change in std::mem::take(&mut file.unsynced) {
-            change.apply(&mut file.durable);
-        }
-        Ok(())
-    }
-
-    pub(super) fn forget_unsynced(&mut self, inode: u64) -> io::Result<()> {
-        self.file_mut(inode)?.unsynced.clear();
+        self.file_mut(inode)?.change(change, ticks);
         Ok(())
     }
 
@@ -321,7 +234,7 @@ impl Image {
     /// The files that have unsynced changes.
     pub(super) fn unsynced_files(&self) -> Vec<(u64, &FileImage)> {
         let files = self.inodes.iter().filter_map(|(number, inode)| match inode {
-            Inode::File(file) if !file.unsynced.is_empty() => Some((*number, file)),
+            Inode::File(file) if file.has_unsynced() => Some((*number, file)),
             _ => None,
         });
         files.collect()
@@ -342,13 +255,42 @@ impl Image {
         for inode in self.inodes.values_mut() {
             match inode {
                 Inode::Dir { live, durable, .. } => live.clone_from(durable),
-                Inode::File(file) if file.unsynced.is_empty() => file.crash(FileFate::Lost),
+                Inode::File(file) if !file.has_unsynced() => file.crash(&FileFate::Lost, self.page_bytes),
                 Inode::File(_) => {}
             }
         }
         for (number, fate) in files {
             if let Some(Inode::File(file)) = self.inodes.get_mut(number) {
-                file.crash(*fate);
+                file.crash(fate, self.page_bytes);
+            }
+        }
+    }
+
+    /// Flips one bit of a file.
+    pub(super) fn rot(&mut self, path: &Path, byte: u64, bit: u8) -> io::Result<()> {
+        let inode = self.find(path)?.ok_or(io::ErrorKind::NotFound)?;
+        let file = self.file_mut(inode)?;
+        if bit > 7 || byte >= file.live().len() as u64 {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        file.rot(byte as usize, 1 << bit);
+        Ok(())
+    }
+
+    /// Every file that has a name.
+    pub(super) fn files(&self) -> BTreeMap<PathBuf, &FileImage> {
+        let mut found = BTreeMap::new();
+        self.add_files(ROOT, Path::new("/"), &mut found);
+        found
+    }
+
+    fn add_files<'a>(&'a self, dir: u64, path: &Path, found: &mut BTreeMap<PathBuf, &'a FileImage>) {
+        let Some(Inode::Dir { live, .. }) = self.inodes.get(&dir) else { return };
+        for (name, number) in live {
+            let path = path.join(name);
+            match self.inodes.get(number) {
+                Some(Inode::File(file)) => drop(found.insert(path, file)),
+                _ => self.add_files(*number, &path, found),
             }
         }
     }

@@ -6,23 +6,55 @@
 //! *durable* image is what the medium surely holds: bytes of files that were synced, names of directories that were
 //! synced. Between the two stand the unsynced changes, in order.
 //!
-//! **A power cut** stops every program between two operations. For each file with unsynced changes one of four things
-//! is true afterwards: all of them are there; none is; only the first so many, the last of these perhaps in part (a
-//! torn write); or the file has its new length, but what was not synced reads as zeroes. For each unsynced change of a
-//! directory (create, rename, remove, new folder), it happened or it did not, independently of the others and
-//! therefore in any order. A rename is one change, even between two directories, and stands once both are synced. A
-//! file whose last name is lost is lost.
+//! **A power cut** ([`SimDisk::power_cut`]) stops every program between two operations. For each file with unsynced
+//! changes one of five things is true afterwards:
+//! - all of them are there;
+//! - none is;
+//! - only the first so many are there, the last of these perhaps in part (a torn write);
+//! - the file has its new length and nothing else: it reads as it was synced, and as zeroes after the synced end;
+//! - the file has its new length, and each page that was changed reached the medium or did not, independently of the
+//!   others. A page that did not reads as it was synced, and as zeroes after the synced end, so that zeroes may stand
+//!   before good lines, and a later write may be there while an earlier one is not. A page that did was written out
+//!   at any moment: with all unsynced changes, or with only the first so many. Pages are 4096 bytes, or
+//!   [`SimDisk::with_page_bytes`]. Within a page writes keep their order.
 //!
-//! **The death of a process** takes nothing from the live image and lets its locks go.
+//! For each unsynced change of a directory (create, rename, remove, new folder), it happened or it did not,
+//! independently of the others and therefore in any order. A rename is one change, even between two directories, and
+//! stands once both are synced. A file whose last name is lost is lost. Which of all this happens is a [`Crash`]: one
+//! that is chosen, one from a list of all choices for one place and for two ([`SimDisk::crashes`]), or a seed.
 //!
-//! **Faults** can be set for the n-th operation: it fails with EIO or ENOSPC without effect, or a write takes only some
-//! of its bytes. A sync of a file that fails forgets: what it should have made durable stays visible and never becomes
-//! durable, whatever later syncs say, because a kernel marks such pages clean. A sync of a directory that fails changes
-//! nothing; the next one makes up for it.
+//! **A reboot** ([`SimDisk::reboot`]) is an orderly one: everything is kept. **The death of a process**
+//! ([`SimDisk::kill`]) takes nothing from the live image either. All three end what programs held, open files and locks.
+//! After a power cut and after a reboot the machine has another boot id; after the death of a process it has the same.
+//!
+//! **Faults of one operation** ([`SimDisk::fail`]) strike the n-th operation: it fails with EIO or ENOSPC without effect,
+//! or a write takes only some of its bytes. They end with the life of the programs and come before those that last.
+//!
+//! **Faults that last** go on over kills, reboots and power cuts, until somebody sees to it:
+//! - A full disk ([`SimDisk::fill`] until [`SimDisk::make_room`]): what takes new space fails with ENOSPC, namely new
+//!   files, new folders, and making a file longer. A write that begins within a file takes the bytes up to its end.
+//!   Writing over what is there, cuts, syncs, renames and removals go on, and removals do not make room.
+//! - A device that no longer syncs ([`SimDisk::break_syncs`] until [`SimDisk::mend_syncs`]): each sync fails with EIO.
+//! - A file that cannot be read ([`SimDisk::break_reads`] until [`SimDisk::mend_reads`]): reading its bytes, or listing
+//!   a folder, fails with EIO. The damage belongs to the file, not to its name.
+//!
+//! A sync of a file that fails forgets: what it should have made durable stays visible and never becomes durable,
+//! whatever later syncs say, because a kernel marks such pages clean. A reboot loses it. A sync of a directory that
+//! fails changes nothing; the next one makes up for it.
+//!
+//! **Late visibility** ([`SimDisk::hide`]): the next looks at a path find nothing there, and then it appears, as on a
+//! network file system. Looks are opening to read or to write, asking what is known of the path, and each listing that
+//! should show it; a look at something below a hidden folder is one too. Only looks are deceived: whoever creates,
+//! locks, renames or removes meets what is there, and open files stay open.
+//!
+//! **Bit rot** ([`SimDisk::rot`], [`SimDisk::rot_any`]): nothing rots unless asked. Then one bit flips in every copy of
+//! the byte, live, durable and unsynced, and only writing the byte anew brings it back.
 //!
 //! Operations are those that change something: creations, writes, cuts, syncs, renames, removals, new folders, syncs of
-//! folders. Reads are not counted and do not fail. Bytes on the medium do not rot here, and the disk never lies about a
-//! sync that succeeded.
+//! folders. Reads and looks are not counted. The disk never lies about a sync that succeeded.
+//!
+//! The same calls in the same order give the same disk and the same log: there is no time, no thread and no chance in
+//! here but the seeds that are given.
 //!
 //! # Example
 //!
@@ -40,44 +72,75 @@
 //! assert!(disk.open(Path::new("/note"), Access::Read).is_err());
 //! # Ok::<(), std::io::Error>(())
 //! ```
+//!
+//! # A suite of your own
+//!
+//! `examples/crash_suite.rs` is one to copy: a program of a stranger and a [`Store`](crate::Store), each crashed at every
+//! operation and then, by proptest, anywhere. Every choice at every operation comes down to this:
+//!
+//! ```
+//! use lastword::storage::sim::SimDisk;
+//! # use lastword::storage::{Access, Disk};
+//! # use std::{io, path::Path};
+//! # fn work(disk: &SimDisk) -> io::Result<()> {
+//! #     let file = disk.open(Path::new("/note"), Access::CreateNew)?;
+//! #     file.write_at(b"hello", 0)?;
+//! #     file.sync()?;
+//! #     disk.sync_dir(Path::new("/"))
+//! # }
+//! # fn check(disk: &SimDisk, acknowledged: bool) {
+//! #     assert!(!acknowledged || disk.files()[Path::new("/note")] == b"hello");
+//! # }
+//!
+//! let whole = SimDisk::new();
+//! work(&whole)?;
+//! for operation in 1..=whole.operations() + 1 {
+//!     let disk = SimDisk::new();
+//!     disk.stop_before(operation);
+//!     let acknowledged = work(&disk).is_ok();
+//!     for crash in disk.crashes(100) {
+//!         let disk = disk.copy();
+//!         disk.power_cut(crash);
+//!         check(&disk, acknowledged);
+//!     }
+//! }
+//! # Ok::<(), std::io::Error>(())
+//! ```
 
+mod bytes;
+mod calls;
+mod choices;
 mod crash;
+mod faults;
 mod image;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-pub use self::crash::Crash;
-use self::image::{Change, Image, Inode};
-use super::disk::{Access, DirEntry, Disk, DiskFile, DiskLock, FileStat};
+pub use self::crash::{Crash, Fate, Places};
+pub use self::faults::Fault;
+use self::faults::{Demand, Faults};
+use self::image::Image;
+use crate::entropy::SeededEntropy;
 
-/// What goes wrong with one operation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
-    /// The device fails.
-    Eio,
-    /// The disk is full.
-    Enospc,
-    /// A write takes only so many bytes. Other operations are not affected.
-    ShortWrite(usize),
-}
-
-/// A simulated disk. Clones are the same disk.
+/// A simulated disk, and the machine around it. Clones are the same disk; [`SimDisk::copy`] is another.
 #[derive(Clone)]
 pub struct SimDisk {
     machine: Arc<Mutex<Machine>>,
 }
 
 /// The disk and the machine around it, which can lose power.
+#[derive(Clone)]
 struct Machine {
     image: Image,
     operations: u64,
     log: Vec<String>,
-    faults: Vec<(u64, Fault)>,
+    faults: Faults,
     stop_at: Option<u64>,
     is_stopped: bool,
     boots: u64,
@@ -92,6 +155,7 @@ impl Default for SimDisk {
     }
 }
 
+/// Setting it up, and looking at it from outside.
 impl SimDisk {
     /// An empty disk.
     pub fn new() -> Self {
@@ -99,7 +163,7 @@ impl SimDisk {
             image: Image::new(),
             operations: 0,
             log: Vec::new(),
-            faults: Vec::new(),
+            faults: Faults::default(),
             stop_at: None,
             is_stopped: false,
             boots: 1,
@@ -109,33 +173,68 @@ impl SimDisk {
         SimDisk { machine: Arc::new(Mutex::new(machine)) }
     }
 
+    /// The same disk with pages of this many bytes, at least one. Small pages give small files several of them.
+    pub fn with_page_bytes(self, bytes: usize) -> Self {
+        self.machine.lock().image.page_bytes = bytes.max(1);
+        self
+    }
+
+    /// Another disk in the same state, so that one run of a program can end in many ways. Files and locks that are open
+    /// belong to the first disk alone; on the copy their programs are dead, as after [`SimDisk::kill`], but what was
+    /// set to stop or to fail still is.
+    pub fn copy(&self) -> SimDisk {
+        let mut machine = self.machine.lock().clone();
+        machine.end_programs();
+        SimDisk { machine: Arc::new(Mutex::new(machine)) }
+    }
+
     /// How many operations were begun since the disk was made.
     pub fn operations(&self) -> u64 {
         self.machine.lock().operations
     }
 
-    /// The operations, each in a line.
+    /// The operations, each in a line, and between them what was done to the disk.
     pub fn log(&self) -> Vec<String> {
         self.machine.lock().log.clone()
     }
 
-    /// Stops every program before the operation of this number, counted from 1: from then on all calls fail, until
-    /// [`SimDisk::power_cut`] or [`SimDisk::kill`].
-    pub fn stop_before(&self, operation: u64) {
-        self.machine.lock().stop_at = Some(operation);
-    }
-
-    /// Lets the operation of this number, counted from 1, fail.
-    pub fn fail(&self, operation: u64, fault: Fault) {
-        self.machine.lock().faults.push((operation, fault));
+    /// Every file that has a name, with the bytes that programs see. This is no look and nothing hides from it.
+    pub fn files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+        let machine = self.machine.lock();
+        machine.image.files().into_iter().map(|(path, file)| (path, file.live().to_vec())).collect()
     }
 
     /// How many files and directory changes have something unsynced: the places at which a crash has a choice.
     pub fn unsynced(&self) -> usize {
-        self.machine.lock().image.unsynced()
+        self.places().count()
     }
 
-    /// The power goes, and comes back. What was not synced is there or not, as the choice says.
+    /// The same, files and directory changes apart.
+    pub fn places(&self) -> Places {
+        self.machine.lock().image.places()
+    }
+
+    /// At most `cap` choices for a power cut now, in the order of [`Crash::enumerate`].
+    pub fn crashes(&self, cap: usize) -> impl Iterator<Item = Crash> + use<> {
+        Crash::enumerate(self.places(), cap)
+    }
+}
+
+/// How a life of the programs ends.
+impl SimDisk {
+    /// Stops every program before the operation of this number, counted from 1: from then on all calls fail, until
+    /// [`SimDisk::power_cut`], [`SimDisk::reboot`] or [`SimDisk::kill`].
+    pub fn stop_before(&self, operation: u64) {
+        self.machine.lock().stop_at = Some(operation);
+    }
+
+    /// Whether it came to that: a program that failed without it has failed by itself.
+    pub fn has_stopped(&self) -> bool {
+        self.machine.lock().is_stopped
+    }
+
+    /// The power goes, and comes back. What was not synced is there or not, as the choice says. The machine has a new
+    /// boot id.
     pub fn power_cut(&self, crash: Crash) {
         let mut machine = self.machine.lock();
         machine.image.crash(crash);
@@ -144,7 +243,17 @@ impl SimDisk {
         machine.log.push(format!("power cut, {crash:?}"));
     }
 
-    /// Every program dies; the disk and the operating system go on.
+    /// The machine shuts down in order and starts again. Everything that can still be made durable is, and there is a
+    /// new boot id.
+    pub fn reboot(&self) {
+        let mut machine = self.machine.lock();
+        machine.image.crash(Crash::KeepAll);
+        machine.boots += 1;
+        machine.begin_life();
+        machine.log.push("reboot".to_owned());
+    }
+
+    /// Every program dies; the disk and the operating system go on, and the boot id stays.
     pub fn kill(&self) {
         let mut machine = self.machine.lock();
         machine.begin_life();
@@ -152,13 +261,80 @@ impl SimDisk {
     }
 }
 
+/// What goes wrong.
+impl SimDisk {
+    /// Lets the operation of this number, counted from 1, fail.
+    pub fn fail(&self, operation: u64, fault: Fault) {
+        self.machine.lock().faults.set(operation, fault);
+    }
+
+    /// The disk is full from the operation of this number on, until [`SimDisk::make_room`].
+    pub fn fill(&self, operation: u64) {
+        self.machine.lock().faults.set_full(Some(operation));
+    }
+
+    /// There is room again.
+    pub fn make_room(&self) {
+        self.machine.lock().faults.set_full(None);
+    }
+
+    /// Every sync of a file or folder fails with EIO from the operation of this number on, until
+    /// [`SimDisk::mend_syncs`].
+    pub fn break_syncs(&self, operation: u64) {
+        self.machine.lock().faults.set_syncs_fail(Some(operation));
+    }
+
+    /// Syncs succeed again. What they forgot meanwhile stays forgotten.
+    pub fn mend_syncs(&self) {
+        self.machine.lock().faults.set_syncs_fail(None);
+    }
+
+    /// The bytes of the file at this path, or the names of the folder, cannot be read: EIO, until
+    /// [`SimDisk::mend_reads`]. Fails if nothing is there.
+    pub fn break_reads(&self, path: impl AsRef<Path>) -> io::Result<()> {
+        self.machine.lock().set_unreadable(path.as_ref(), true)
+    }
+
+    /// What is at this path can be read again. Fails if nothing is there.
+    pub fn mend_reads(&self, path: impl AsRef<Path>) -> io::Result<()> {
+        self.machine.lock().set_unreadable(path.as_ref(), false)
+    }
+
+    /// The next `looks` looks at this path find nothing there, whatever is; then it appears. 0 shows it at once.
+    pub fn hide(&self, path: impl AsRef<Path>, looks: u64) {
+        let (path, mut machine) = (path.as_ref(), self.machine.lock());
+        machine.faults.hide(path, looks);
+        machine.log.push(format!("hide {} for {looks} looks", path.display()));
+    }
+
+    /// Flips one bit, 0 to 7, of one byte of a file. Fails if there is no such file, byte or bit.
+    pub fn rot(&self, path: impl AsRef<Path>, byte: u64, bit: u8) -> io::Result<()> {
+        let (path, mut machine) = (path.as_ref(), self.machine.lock());
+        machine.image.rot(path, byte, bit)?;
+        machine.log.push(format!("rot {} byte {byte} bit {bit}", path.display()));
+        Ok(())
+    }
+
+    /// Flips one bit somewhere, every bit of every file being as likely, and says where: path, byte and bit. Without
+    /// effect if there is not a byte on the disk.
+    pub fn rot_any(&self, seed: u64) -> Option<(PathBuf, u64, u8)> {
+        let (path, byte, bit) = self.machine.lock().any_bit(seed)?;
+        self.rot(&path, byte, bit).ok()?;
+        Some((path, byte, bit))
+    }
+}
+
 impl Machine {
-    fn begin_life(&mut self) {
+    fn end_programs(&mut self) {
         self.life += 1;
         self.locked.clear();
+    }
+
+    fn begin_life(&mut self) {
+        self.end_programs();
         self.stop_at = None;
         self.is_stopped = false;
-        self.faults.clear();
+        self.faults.begin_life();
     }
 
     fn check_running(&self) -> io::Result<()> {
@@ -166,7 +342,7 @@ impl Machine {
     }
 
     /// Counts an operation, and stops or fails it if it is its turn. A short write is left to the caller.
-    fn begin(&mut self, what: impl FnOnce() -> String) -> io::Result<Option<Fault>> {
+    fn begin(&mut self, demand: Demand, what: impl FnOnce() -> String) -> io::Result<Option<Fault>> {
         self.check_running()?;
         if self.stop_at == Some(self.operations + 1) {
             self.is_stopped = true;
@@ -174,198 +350,46 @@ impl Machine {
         }
         self.operations += 1;
         let number = self.operations;
-        let fault = self.faults.iter().find(|(at, _)| *at == number).map(|(_, fault)| *fault);
+        let fault = self.faults.strike(number, demand);
         let trouble = fault.map(|fault| format!(" !{fault:?}")).unwrap_or_default();
         self.log.push(format!("{number} {}{trouble}", what()));
         match fault {
-            Some(Fault::Eio) => Err(io::Error::from_raw_os_error(5)),
+            Some(Fault::Eio) => Err(device_error()),
             Some(Fault::Enospc) => Err(io::ErrorKind::StorageFull.into()),
             other => Ok(other),
         }
     }
+
+    fn set_unreadable(&mut self, path: &Path, is_unreadable: bool) -> io::Result<()> {
+        let inode = self.image.find(path)?.ok_or(io::ErrorKind::NotFound)?;
+        self.faults.set_unreadable(inode, is_unreadable);
+        Ok(())
+    }
+
+    /// A bit of a byte of a file, all as likely.
+    fn any_bit(&self, seed: u64) -> Option<(PathBuf, u64, u8)> {
+        let files = self.image.files();
+        let bits: u64 = files.values().map(|file| file.live().len() as u64 * 8).sum();
+        let mut at = SeededEntropy::new(seed).next_u64().checked_rem(bits)?;
+        for (path, file) in files {
+            let own = file.live().len() as u64 * 8;
+            if at < own {
+                return Some((path, at / 8, (at % 8) as u8));
+            }
+            at -= own;
+        }
+        None
+    }
+}
+
+/// EIO.
+fn device_error() -> io::Error {
+    io::Error::from_raw_os_error(5)
 }
 
 impl fmt::Debug for SimDisk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SimDisk").field("operations", &self.operations()).finish_non_exhaustive()
-    }
-}
-
-impl Disk for SimDisk {
-    fn open(&self, path: &Path, access: Access) -> io::Result<Box<dyn DiskFile>> {
-        let mut machine = self.machine.lock();
-        machine.check_running()?;
-        let inode = match (machine.image.find(path)?, access) {
-            (Some(inode), Access::Read | Access::Write) => {
-                let is_dir = matches!(machine.image.inode(inode)?, Inode::Dir { .. });
-                if is_dir && access == Access::Write {
-                    return Err(io::ErrorKind::IsADirectory.into());
-                }
-                inode
-            }
-            (Some(_), Access::CreateNew) => return Err(io::ErrorKind::AlreadyExists.into()),
-            (None, Access::Read | Access::Write) => return Err(io::ErrorKind::NotFound.into()),
-            (None, Access::CreateNew) => {
-                machine.begin(|| format!("create {}", path.display()))?;
-                machine.image.create_file(path)?
-            }
-        };
-        Ok(Box::new(SimFile { disk: self.clone(), inode, life: machine.life, path: path.display().to_string() }))
-    }
-
-    fn stat(&self, path: &Path) -> io::Result<FileStat> {
-        let machine = self.machine.lock();
-        machine.check_running()?;
-        let inode = machine.image.find(path)?.ok_or(io::ErrorKind::NotFound)?;
-        machine.image.stat(inode)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let mut machine = self.machine.lock();
-        machine.check_running()?;
-        machine.image.find(from)?.ok_or(io::ErrorKind::NotFound)?;
-        machine.begin(|| format!("rename {} to {}", from.display(), to.display()))?;
-        machine.image.rename(from, to)
-    }
-
-    fn remove_file(&self, path: &Path) -> io::Result<()> {
-        let mut machine = self.machine.lock();
-        machine.check_running()?;
-        machine.image.find(path)?.ok_or(io::ErrorKind::NotFound)?;
-        machine.begin(|| format!("remove {}", path.display()))?;
-        machine.image.remove(path)
-    }
-
-    fn create_dir(&self, path: &Path) -> io::Result<()> {
-        let mut machine = self.machine.lock();
-        machine.check_running()?;
-        if machine.image.find(path)?.is_some() {
-            return Err(io::ErrorKind::AlreadyExists.into());
-        }
-        machine.begin(|| format!("create folder {}", path.display()))?;
-        machine.image.create_dir(path)
-    }
-
-    fn read_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
-        let machine = self.machine.lock();
-        machine.check_running()?;
-        machine.image.read_dir(path)
-    }
-
-    fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        let mut machine = self.machine.lock();
-        machine.check_running()?;
-        let inode = machine.image.find(path)?.ok_or(io::ErrorKind::NotFound)?;
-        machine.begin(|| format!("sync folder {}", path.display()))?;
-        machine.image.sync_dir(inode);
-        Ok(())
-    }
-
-    fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>> {
-        let existing = self.machine.lock().image.find(path)?;
-        let access = if existing.is_some() { Access::Write } else { Access::CreateNew };
-        self.open(path, access)?;
-        let mut machine = self.machine.lock();
-        let inode = machine.image.find(path)?.ok_or(io::ErrorKind::NotFound)?;
-        if machine.locked.contains(&inode) {
-            return Err(io::ErrorKind::WouldBlock.into());
-        }
-        machine.locked.push(inode);
-        let file = SimFile { disk: self.clone(), inode, life: machine.life, path: path.display().to_string() };
-        Ok(Box::new(SimLock { file }))
-    }
-
-    fn network_file_system(&self, _path: &Path) -> io::Result<Option<&'static str>> {
-        Ok(None)
-    }
-
-    fn is_by_hand(&self) -> bool {
-        true
-    }
-
-    fn boot_id(&self) -> String {
-        format!("simulated-boot-{}", self.machine.lock().boots)
-    }
-}
-
-/// An open simulated file. It dies with the life it was opened in.
-#[derive(Debug)]
-struct SimFile {
-    disk: SimDisk,
-    inode: u64,
-    life: u64,
-    path: String,
-}
-
-impl SimFile {
-    fn with<T>(&self, work: impl FnOnce(&mut Machine) -> io::Result<T>) -> io::Result<T> {
-        let mut machine = self.disk.machine.lock();
-        machine.check_running()?;
-        if machine.life != self.life {
-            return Err(io::Error::other("the program that opened this file is dead"));
-        }
-        work(&mut machine)
-    }
-}
-
-impl DiskFile for SimFile {
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.with(|machine| machine.image.read(self.inode, buffer, offset))
-    }
-
-    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
-        self.with(|machine| {
-            let fault = machine.begin(|| format!("write {} at {offset}, {} bytes", self.path, bytes.len()))?;
-            let taken = match fault {
-                Some(Fault::ShortWrite(taken)) => taken.min(bytes.len()),
-                _ => bytes.len(),
-            };
-            machine.image.change(self.inode, Change::Write { offset, bytes: bytes[..taken].to_vec() })?;
-            Ok(taken)
-        })
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.with(|machine| {
-            machine.begin(|| format!("cut {} to {len}", self.path))?;
-            machine.image.change(self.inode, Change::SetLen(len))
-        })
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.with(|machine| match machine.begin(|| format!("sync {}", self.path)) {
-            Ok(_) => machine.image.sync(self.inode),
-            Err(cause) => {
-                if !machine.is_stopped {
-                    machine.image.forget_unsynced(self.inode)?;
-                }
-                Err(cause)
-            }
-        })
-    }
-
-    fn stat(&self) -> io::Result<FileStat> {
-        self.with(|machine| machine.image.stat(self.inode))
-    }
-}
-
-#[derive(Debug)]
-struct SimLock {
-    file: SimFile,
-}
-
-impl DiskLock for SimLock {
-    fn file(&self) -> &dyn DiskFile {
-        &self.file
-    }
-}
-
-impl Drop for SimLock {
-    fn drop(&mut self) {
-        let mut machine = self.file.disk.machine.lock();
-        if machine.life == self.file.life {
-            machine.locked.retain(|inode| *inode != self.file.inode);
-        }
     }
 }
 

@@ -106,12 +106,14 @@ fn torn(disk: &SimDisk) {
 /// A run that is sealed, whose writer died before it could save the answer.
 fn ended(disk: &SimDisk, outcome: Outcome) {
     let run = begun(&open(disk).unwrap());
-    seal_unsaved(disk, &run, outcome);
+    seal_unsaved(disk, &run, outcome, false);
 }
 
-/// The end is written to the journal and to the log, which is synced; the next operation belongs to the sidecar.
-fn seal_unsaved(disk: &SimDisk, run: &Run, outcome: Outcome) {
-    disk.stop_before(disk.operations() + 4);
+/// The end is written to the journal and to the log, which is synced; the next operation belongs to the sidecar. A log
+/// that this process has not used yet has its names synced first.
+fn seal_unsaved(disk: &SimDisk, run: &Run, outcome: Outcome, is_log_new: bool) {
+    let names = if is_log_new { 2 } else { 0 };
+    disk.stop_before(disk.operations() + 4 + names);
     assert!(run.finish(outcome).is_err() && run.is_sealed(), "sealed, and not saved");
     disk.kill();
 }
@@ -130,7 +132,7 @@ fn grown(disk: &SimDisk) {
 
 fn ended_late(disk: &SimDisk) {
     let run = given_up(disk).resume_run(&id(), &RunId::parse(RUN).unwrap()).unwrap();
-    seal_unsaved(disk, &run, Outcome::Completed);
+    seal_unsaved(disk, &run, Outcome::Completed, true);
 }
 
 fn foreign_lines() -> String {
