@@ -74,7 +74,7 @@ fn of_storage(error: &StorageError, message: String) -> Failure {
     }
 }
 
-fn with_causes(error: &dyn Error) -> String {
+pub(super) fn with_causes(error: &dyn Error) -> String {
     let mut message = error.to_string();
     let mut cause = error.source();
     while let Some(next) = cause {

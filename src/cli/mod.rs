@@ -1,6 +1,7 @@
 //! The command line: one file a subcommand. Results on stdout, everything else on stderr.
 
 mod append;
+mod bench;
 mod failure;
 mod ls;
 mod new;
@@ -58,6 +59,8 @@ enum Command {
     Append(append::Args),
     /// Print the events of a run as its journal has them.
     Tail(tail::Args),
+    /// Measure this machine: appends, saves, loads, recovery, each beside the raw system calls.
+    Bench(bench::Args),
 }
 
 /// How lasting an event is before it is acknowledged.
@@ -124,6 +127,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Turn(args) => turn::run(&context, args),
         Command::Append(args) => append::run(&context, args),
         Command::Tail(args) => tail::run(&context, args),
+        Command::Bench(args) => bench::run(&context, args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,4 +1,4 @@
-//! The real disk: the operating system's files. The only place that names `std::fs`.
+//! The real disk: the operating system's files. The only place of the library that names `std::fs`.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek};
