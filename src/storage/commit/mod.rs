@@ -43,6 +43,11 @@ use super::ticket::{Batch, Commits, Durable, Outcome, Ticket};
 use crate::limits::{COMMIT_LINES_BYTES_MAX, LEFT_JOURNALS_MAX};
 use crate::model::SessionId;
 
+/// How often the committer looks in vain for more to gather, and how long it pauses before each look: some ten
+/// microseconds in all, a fraction of what a sync takes.
+const LINGER_LOOKS: usize = 32;
+const LINGER_PAUSES: usize = 16;
+
 /// Makes what is appended durable.
 #[derive(Debug)]
 pub(super) struct Committer {
@@ -50,6 +55,9 @@ pub(super) struct Committer {
     /// Wakes the thread that commits.
     wake: Condvar,
     is_hurried: AtomicBool,
+    /// How many appends wait, and how many were in the batch before.
+    waiting: AtomicUsize,
+    expected: AtomicUsize,
     core: Mutex<Core>,
     latch: Arc<Latch>,
     background: Option<Duration>,
@@ -83,6 +91,8 @@ impl Committer {
             queue: Mutex::default(),
             wake: Condvar::new(),
             is_hurried: AtomicBool::new(false),
+            waiting: AtomicUsize::new(0),
+            expected: AtomicUsize::new(0),
             core: Mutex::new(Core::new(log, last_batch)),
             latch,
             background: options.background,
@@ -134,6 +144,7 @@ impl Committer {
         let mut queue = self.queue.lock();
         queue.gathered.push(stream, offset, lines);
         let batch = queue.gathered.batch.clone();
+        self.waiting.store(queue.gathered.entries.len(), Ordering::Release);
         let is_too_much = queue.gathered.lines.len() > COMMIT_LINES_BYTES_MAX;
         self.arm(queue);
         if is_too_much {
@@ -180,7 +191,21 @@ impl Committer {
     }
 
     fn step(&self) {
+        self.linger();
         self.step_alone(self.core.lock());
+    }
+
+    /// Those whose tickets were just done are likely to come again: a sync that began at once would leave most of them
+    /// to the next. As long as they keep coming, for some microseconds each, they are waited for.
+    fn linger(&self) {
+        let expected = self.expected.load(Ordering::Relaxed);
+        let (mut seen, mut quiet) = (0, 0);
+        while seen < expected && quiet < LINGER_LOOKS {
+            (0..LINGER_PAUSES).for_each(|_| std::hint::spin_loop());
+            let waiting = self.waiting.load(Ordering::Acquire);
+            quiet = if waiting == seen { quiet + 1 } else { 0 };
+            seen = waiting;
+        }
     }
 
     /// One step, by whoever holds the core. Says whether there was anything to do.
@@ -193,6 +218,7 @@ impl Committer {
         let outcome = self.judged(self.latch.check().and_then(|()| core.commit(&gathered)));
         let is_half_full = core.log.is_half_full();
         drop(core);
+        self.expected.store(gathered.entries.len(), Ordering::Relaxed);
         gathered.batch.settle(&outcome);
         self.give_back(gathered);
         if is_half_full {
@@ -214,6 +240,7 @@ impl Committer {
     fn take(&self) -> Gathered {
         let mut queue = self.queue.lock();
         self.is_hurried.store(false, Ordering::SeqCst);
+        self.waiting.store(0, Ordering::Release);
         let spare = std::mem::take(&mut queue.spare);
         std::mem::replace(&mut queue.gathered, spare)
     }
