@@ -12,4 +12,6 @@ pub use encode::LineEncoder;
 pub use index::{IndexLine, read_index_lines, write_index_line};
 pub use line::{EventRef, Ids, LineShape};
 pub use scan::{Damage, DamageKind, Record, Scanner};
+#[doc(hidden)]
+pub use sidecar::is_walked;
 pub use sidecar::{Encoded, Head, Unreadable, encode, read_head, read_session};

@@ -80,6 +80,8 @@ pub struct Scanner {
     searched: usize,
     /// The line being given out, if it holds more than one record.
     glued: Option<Glued>,
+    /// Whether the line being given out is the last one, which lacks its line feed.
+    is_tail: bool,
     /// Where an overlong line began, while it is being skipped.
     overlong_from: Option<u64>,
 }
@@ -110,6 +112,7 @@ impl Scanner {
             at: 0,
             searched: 0,
             glued: None,
+            is_tail: false,
             overlong_from: None,
         }
     }
@@ -134,6 +137,7 @@ impl Scanner {
         if self.buffer.len() < needed {
             self.buffer.resize(needed, 0);
         }
+        self.is_tail = false;
         let filled = fill(&mut self.buffer[self.end..needed])?;
         self.end += filled;
         Ok(filled)
@@ -153,7 +157,7 @@ impl Scanner {
     pub(crate) fn find_next(&mut self) -> Option<Found> {
         loop {
             if let Some(found) = self.next_glued() {
-                return Some(found);
+                return Some(self.torn_if_tail(found));
             }
             let Some(length) = memchr::memchr(b'\n', &self.buffer[self.at + self.searched..self.end]) else {
                 self.wait_for_line_end();
@@ -206,18 +210,24 @@ impl Scanner {
             Some(found) => found,
             None => self.judge_tail()?,
         };
-        Some(match found {
-            Found::Damage(damage) if self.glued.is_none() && damage.kind != DamageKind::LineTooLong => {
+        Some(self.torn_if_tail(found))
+    }
+
+    /// What is damaged at the very end of the last line is what a crash left of it, whoever asks for it.
+    fn torn_if_tail(&self, found: Found) -> Found {
+        match found {
+            Found::Damage(damage) if self.is_tail && self.glued.is_none() && damage.kind != DamageKind::LineTooLong => {
                 Found::Damage(self.damage(DamageKind::TornTail, damage.offset, self.end))
             }
             found => found,
-        })
+        }
     }
 
     fn judge_tail(&mut self) -> Option<Found> {
         let (start, end) = (self.at, self.end);
         self.at = end;
         self.searched = 0;
+        self.is_tail = true;
         self.judge(start, end)
     }
 

@@ -40,6 +40,12 @@ pub fn read_session(id: &SessionId, bytes: Vec<u8>) -> Result<Session, Unreadabl
     Ok(Session::from_parts(id.clone(), Arc::new(text), entries))
 }
 
+/// Whether the quick way alone takes a text. What it refuses costs a second reading, so it should refuse nothing good.
+#[doc(hidden)]
+pub fn is_walked(text: &str) -> bool {
+    walk(text).is_some()
+}
+
 /// The same entries by the JSON reader, which says what is wrong if anything is.
 fn entries_of(text: &str) -> Result<Vec<Entry>, Unreadable> {
     let mut found = Found::default();
