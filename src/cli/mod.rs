@@ -12,9 +12,10 @@ mod turn;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
-use lastword::{Durability, Options, RunId, SessionId, Store};
+use lastword::{CommitOptions, Durability, Finding, Options, RunId, SessionId, Store};
 
 use self::failure::Failure;
 
@@ -34,6 +35,11 @@ struct Cli {
     #[arg(long, global = true, value_name = "DIR")]
     core: Option<PathBuf>,
 
+    /// Everything appended becomes durable within so many milliseconds, unasked; 0 turns that off.
+    #[arg(long, global = true, env = "LASTWORD_SYNC_WITHIN_MS", default_value_t = 50, value_name = "MS")]
+    #[arg(value_parser = clap::value_parser!(u64).range(..=SYNC_WITHIN_MS_MAX))]
+    sync_within_ms: u64,
+
     /// Write to a network file system, although its lock may not keep other machines out.
     #[arg(long, global = true)]
     allow_network_fs: bool,
@@ -41,6 +47,8 @@ struct Cli {
     #[command(subcommand)]
     command: Command,
 }
+
+const SYNC_WITHIN_MS_MAX: u64 = 60_000;
 
 const EXIT_CODES: &str =
     "Exit codes: 0 done, 1 the answer is no (not found, refused), 2 usage, 3 busy, 4 storage failure.";
@@ -87,17 +95,29 @@ struct Context {
     data: PathBuf,
     json: bool,
     core: Option<PathBuf>,
+    sync_within_ms: u64,
     allow_network_fs: bool,
 }
 
 impl Context {
     fn options(&self) -> Options {
-        Options { allow_network_fs: self.allow_network_fs, core_dir: self.core.clone(), ..Options::default() }
+        let background = Some(Duration::from_millis(self.sync_within_ms)).filter(|limit| !limit.is_zero());
+        Options {
+            allow_network_fs: self.allow_network_fs,
+            core_dir: self.core.clone(),
+            commit: CommitOptions { background, ..CommitOptions::default() },
+            ..Options::default()
+        }
     }
 
-    /// The data directory, to be written. Busy if another process writes it.
+    /// The data directory, to be written. Busy if another process writes it. What was wrong with it is said.
     fn writer(&self) -> Result<Store, Failure> {
-        Ok(Store::open(&self.data, self.options())?)
+        let store = Store::open(&self.data, self.options())?;
+        for Finding { code, file, offset, message, .. } in store.findings() {
+            let place = offset.map(|offset| format!(" at byte {offset}")).unwrap_or_default();
+            eprintln!("lastword: {}{place}: {message} ({code})", file.display());
+        }
+        Ok(store)
     }
 
     /// The data directory, to be read beside whoever writes it.
@@ -118,8 +138,8 @@ fn run_to_find(text: &str) -> Result<RunId, Failure> {
 
 pub(crate) fn main() -> ExitCode {
     let cli = Cli::parse();
-    let Cli { data, json, core, allow_network_fs, command } = cli;
-    let context = Context { data, json, core, allow_network_fs };
+    let Cli { data, json, core, sync_within_ms, allow_network_fs, command } = cli;
+    let context = Context { data, json, core, sync_within_ms, allow_network_fs };
     let done = match command {
         Command::New(args) => new::run(&context, args),
         Command::Ls(args) => ls::run(&context, args),

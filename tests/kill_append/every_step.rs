@@ -88,6 +88,8 @@ impl Case {
         if let Some(inject) = inject {
             traced.args(["-e", &inject]);
         }
+        // What a thread does in the background comes at another moment each time.
+        traced.env("LASTWORD_SYNC_WITHIN_MS", "0");
         traced.arg(plain.get_program()).args(plain.get_args());
         let mut process = Process::start(traced);
         let mut said = Vec::new();
