@@ -9,7 +9,7 @@ use lastword::clock::{ManualClock, Timestamp};
 use lastword::entropy::SeededEntropy;
 use lastword::storage::sim::SimDisk;
 use lastword::storage::{Access, Disk, FileStorage, FilesOptions, Mode};
-use lastword::{Event, NewSession, Options, Outcome, RunId, SessionId, Store, StoreError, UserTurn};
+use lastword::{CommitOptions, Event, NewSession, Options, Outcome, RunId, SessionId, Store, StoreError, UserTurn};
 
 pub(crate) const ROOT: &str = "/data";
 pub(crate) const NOW: f64 = 1_800_000_000.0;
@@ -117,6 +117,7 @@ fn options(disk: &SimDisk, now: f64) -> Options {
     Options {
         clock: Arc::new(ManualClock::at(Timestamp::from_seconds(now))),
         entropy: Arc::new(SeededEntropy::new(disk.operations())),
+        commit: CommitOptions { segment_bytes: 4096, log_bytes: 16_384, ..CommitOptions::default() },
         ..Options::default()
     }
 }
@@ -135,6 +136,7 @@ pub(crate) fn open_to_read(disk: &SimDisk) -> Result<Store, StoreError> {
         clock: options.clock.clone(),
         entropy: options.entropy.clone(),
         core_dir: None,
+        commit: options.commit,
     };
     let storage = FileStorage::open(Arc::new(disk.clone()), Path::new(ROOT), files)?;
     Ok(Store::on_storage(Arc::new(storage), options))

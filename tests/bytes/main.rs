@@ -5,7 +5,7 @@
 //! then the store on the simulated disk, where larger things are sampled with a fixed seed. A file of a new kind gets a
 //! module of its own here, and a rule in `seeds`.
 
-// The commit log: its module goes here.
+mod commit_log;
 mod data;
 mod indexes;
 mod journals;
@@ -16,6 +16,8 @@ mod small_files;
 mod stores;
 
 // What must hold for any bytes, shared with the fuzz targets.
+#[path = "../../fuzz/rules/commit.rs"]
+mod commit_rules;
 #[path = "../../fuzz/rules/index.rs"]
 mod index_rules;
 #[path = "../../fuzz/rules/journal.rs"]

@@ -7,6 +7,7 @@ type Rule = fn(&[u8]);
 
 /// Every fuzz target by its name.
 const RULES: &[(&str, Rule)] = &[
+    ("commit", crate::commit_rules::check),
     ("index", crate::index_rules::check),
     ("journal", crate::journal_rules::check),
     ("sidecar", crate::sidecar_rules::check),

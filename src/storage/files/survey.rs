@@ -49,6 +49,8 @@ pub(super) struct LogContents<'a> {
     pub(super) last_batch: u64,
     /// Places that hold no record although there are records behind them: file and offset.
     pub(super) damage: Vec<(u32, u64)>,
+    /// Whether acknowledged records are damaged: there are others behind them that were logged before the last batch.
+    has_rotted: bool,
 }
 
 impl Survey {
@@ -88,11 +90,16 @@ impl Survey {
     /// What the segments that count hold.
     pub(super) fn contents(&self) -> LogContents<'_> {
         let mut contents = LogContents::default();
+        let mut batch_behind_damage = None;
         for (index, header, bytes) in &self.live {
             for found in read_segment(header, bytes) {
                 match found {
-                    FoundInLog::Damage { place } => contents.damage.push((*index, place)),
+                    FoundInLog::Damage { place } => {
+                        contents.damage.push((*index, place));
+                        batch_behind_damage.get_or_insert(u64::MAX);
+                    }
                     FoundInLog::Record(record) => {
+                        batch_behind_damage = batch_behind_damage.map(|batch: u64| batch.min(record.batch));
                         contents.last_batch = contents.last_batch.max(record.batch);
                         let key = (record.session.clone(), record.run.clone());
                         contents.runs.entry(key).or_default().push(record);
@@ -100,6 +107,7 @@ impl Survey {
                 }
             }
         }
+        contents.has_rotted = batch_behind_damage.is_some_and(|batch| batch < contents.last_batch);
         contents
     }
 }
@@ -108,7 +116,8 @@ impl LogContents<'_> {
     /// The lines to be put into a journal of this length, each with its place.
     ///
     /// A record of the last batch that would leave a hole before it was not acknowledged: what filled the hole was
-    /// logged in the same batch, and is not there. Any other hole is damage, and lines behind it are somebody's words.
+    /// logged in the same batch, and is not there. Any other hole is damage, and lines behind it are somebody's words;
+    /// where acknowledged records have rotted, the hole is theirs.
     pub(super) fn lines_of<'a>(&self, records: &RunRecords<'a>, len: u64) -> Vec<(u64, &'a [u8])> {
         let mut reached = len;
         let mut lines = Vec::new();
@@ -117,7 +126,7 @@ impl LogContents<'_> {
                 Logged::Lines(bytes) => (bytes, record.offset + bytes.len() as u64),
                 Logged::Reference(_) => continue,
             };
-            if record.offset <= reached || record.batch < self.last_batch {
+            if record.offset <= reached || record.batch < self.last_batch || self.has_rotted {
                 lines.push((record.offset, bytes));
                 reached = reached.max(end);
             }
