@@ -113,16 +113,20 @@ impl Context {
     /// The data directory, to be written. Busy if another process writes it. What was wrong with it is said.
     fn writer(&self) -> Result<Store, Failure> {
         let store = Store::open(&self.data, self.options())?;
-        for Finding { code, file, offset, message, .. } in store.findings() {
-            let place = offset.map(|offset| format!(" at byte {offset}")).unwrap_or_default();
-            eprintln!("lastword: {}{place}: {message} ({code})", file.display());
-        }
+        tell_findings(&store);
         Ok(store)
     }
 
     /// The data directory, to be read beside whoever writes it.
     fn reader(&self) -> Result<Store, Failure> {
         Ok(Store::open_read_only(&self.data, self.options())?)
+    }
+}
+
+fn tell_findings(store: &Store) {
+    for Finding { code, file, offset, message, .. } in store.findings() {
+        let place = offset.map(|offset| format!(" at byte {offset}")).unwrap_or_default();
+        eprintln!("lastword: {}{place}: {message} ({code})", file.display());
     }
 }
 

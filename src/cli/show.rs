@@ -8,7 +8,7 @@ use lastword::model::Object;
 use lastword::{List, Metadata, Row, Session, SessionId, StorageError, Store, StoreError};
 
 use super::failure::Failure;
-use super::{Context, output, session_to_find};
+use super::{Context, output, session_to_find, tell_findings};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -45,7 +45,10 @@ fn full_read(context: &Context, reader: Store, id: &SessionId) -> Result<Arc<Ses
         return Ok(reader.get_session(id)?);
     }
     match Store::open(&context.data, context.options()) {
-        Ok(writer) => Ok(writer.get_session(id)?),
+        Ok(writer) => {
+            tell_findings(&writer);
+            Ok(writer.get_session(id)?)
+        }
         Err(error) if may_only_read(&error) => Ok(reader.get_session(id)?),
         Err(error) => Err(error.into()),
     }

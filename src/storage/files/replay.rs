@@ -8,7 +8,7 @@ use std::path::Path;
 use super::survey::{LogContents, RunRecords, Survey, open_segment};
 use super::{FileStorage, Storage};
 use crate::entropy::uuid4;
-use crate::format::commit::first_seq;
+use crate::format::commit::{Logged, first_seq};
 use crate::format::{LineShape, Record, Scanner};
 use crate::limits::READ_CHUNK_BYTES;
 use crate::model::{RunId, SessionId};
@@ -102,7 +102,10 @@ impl FileStorage {
         findings: &mut Vec<Finding>,
     ) -> Result<(), StorageError> {
         let path = self.layout.journal(session, run);
-        let found = optional(self.disk.open(&path, Access::Write)).attempt("open", &path)?;
+        let found = match self.disk.open(&path, Access::Write) {
+            Err(cause) if is_in_the_way(&cause) => return self.keep_all(session, run, records, findings),
+            found => optional(found).attempt("open", &path)?,
+        };
         let len = match &found {
             Some(file) => file.stat().attempt("look at", &path)?.len,
             None => 0,
@@ -142,6 +145,22 @@ impl FileStorage {
         let path = self.layout.journal(patch.session, patch.run);
         let file = self.disk.open(&path, Access::CreateNew).attempt("create", &path)?;
         self.put_back(patch, &*file, 0, findings)
+    }
+
+    /// Lines in whose journal's place lies something that is no file. That must not keep everybody else out.
+    fn keep_all(
+        &self,
+        session: &SessionId,
+        run: &RunId,
+        records: &RunRecords<'_>,
+        findings: &mut Vec<Finding>,
+    ) -> Result<(), StorageError> {
+        let lines = records.iter().filter_map(|record| match record.logged {
+            Logged::Lines(lines) => Some((record.offset, lines)),
+            Logged::Reference(_) => None,
+        });
+        let patch = Patch { session, run, lines: lines.collect() };
+        if patch.lines.is_empty() { Ok(()) } else { self.keep_homeless(&patch, findings) }
     }
 
     /// Lines whose journal is gone together with what stood before them.
@@ -222,6 +241,10 @@ impl FileStorage {
         let (session, run) = (Some(patch.session.clone()), Some(patch.run.clone()));
         Finding { session, run, ..self.finding(code, path, Some(at), message) }
     }
+}
+
+fn is_in_the_way(cause: &std::io::Error) -> bool {
+    matches!(cause.kind(), std::io::ErrorKind::IsADirectory | std::io::ErrorKind::NotADirectory)
 }
 
 /// Where the first record begins in whose place something else stands: not nothing, and not the zeroes of a page that

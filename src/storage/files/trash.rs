@@ -89,10 +89,10 @@ impl FileStorage {
         for session in left.filter(|session| deleted.contains(session)).collect::<HashSet<_>>() {
             let path = self.layout.tombstone(&session);
             let generation = match write::read_small::<Tombstone>(&*self.disk, &path) {
-                Ok(Some(tombstone)) => tombstone.generation,
+                Ok(Some(tombstone)) if is_plain(&tombstone.generation) => tombstone.generation,
                 Ok(None) => continue,
                 // It is there, so the session is deleted; only the folder in the trash gets another name.
-                Err(StorageError::Damaged { .. }) => uuid4(&*self.entropy),
+                Ok(Some(_)) | Err(StorageError::Damaged { .. }) => uuid4(&*self.entropy),
                 Err(error) => return Err(error),
             };
             self.move_parts(&session, &generation)?;
@@ -127,4 +127,9 @@ impl FileStorage {
         self.move_part(&path, &folder.join(format!("{run}.jsonl")))?;
         Ok(true)
     }
+}
+
+/// Whether a text from a tombstone can be part of a folder's name.
+fn is_plain(generation: &str) -> bool {
+    !generation.is_empty() && generation.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
