@@ -10,6 +10,7 @@ mod disk;
 mod error;
 mod files;
 mod finding;
+mod folders;
 mod layout;
 mod lock;
 mod os;

@@ -12,7 +12,7 @@ use super::stream::Stream;
 use crate::format::commit::{HEADER_BYTES, LogRecord, Logged, SegmentHeader, first_seq, record_bytes};
 use crate::storage::disk::{Access, DiskFile, SharedDisk, write_full};
 use crate::storage::error::{Attempt, StorageError};
-use crate::storage::files::ensure_dirs;
+use crate::storage::folders::ensure_dirs;
 use crate::storage::layout::Layout;
 
 /// Why a record was not taken.

@@ -26,7 +26,6 @@ use self::graves::Graves;
 use self::overlay::Overlay;
 use self::unsure::Unsure;
 use self::watched::WatchedDisk;
-pub(super) use self::write::ensure_dirs;
 use super::commit::{CommitOptions, Committer, Latch};
 use super::contract::{
     Birth, Document, DocumentEntry, DocumentHead, JournalBytes, OpenedJournal, Put, PutOutcome, Storage,
@@ -34,6 +33,7 @@ use super::contract::{
 use super::disk::{Access, Disk, SharedDisk, read_full};
 use super::error::{Attempt, StorageError, optional};
 use super::finding::Finding;
+use super::folders;
 use super::layout::{Layout, TEMP_PREFIX};
 use super::lock::{self, Holder, WriterLock};
 use crate::clock::Clock;
@@ -119,7 +119,7 @@ impl FileStorage {
     pub fn open(disk: SharedDisk, root: &Path, options: FilesOptions) -> Result<Self, StorageError> {
         let layout = Layout::new(root);
         if options.mode == Mode::Write {
-            write::ensure_dirs(&*disk, root)?;
+            folders::ensure_dirs(&*disk, root)?;
         } else if optional(disk.stat(root)).attempt("open", root)?.is_none() {
             return Err(StorageError::NoDirectory { path: root.to_owned() });
         }
@@ -264,7 +264,7 @@ impl FileStorage {
         if is_known && optional(self.disk.stat(path)).attempt("open", path)?.is_some() {
             return Ok(());
         }
-        write::ensure_dirs(&*self.disk, path)?;
+        folders::ensure_dirs(&*self.disk, path)?;
         let mut known = self.durable_dirs.lock();
         if known.len() >= KNOWN_DIRS_MAX {
             known.clear();

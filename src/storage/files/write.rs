@@ -69,28 +69,6 @@ pub(super) fn create(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> Result<(), S
     fill(&*file, path, bytes)
 }
 
-/// Creates a folder and those above it that are missing, each durable in the one above before the next is begun. One
-/// that is there is made durable too: whoever created it may have died before that. Whether this user may look into the
-/// folder above it is another matter.
-pub(in crate::storage) fn ensure_dirs(disk: &dyn Disk, path: &Path) -> Result<(), StorageError> {
-    let Some(above) = path.parent() else { return Ok(()) };
-    let parent = if above.as_os_str().is_empty() { Path::new(".") } else { above };
-    if optional(disk.stat(path)).attempt("open", path)?.is_some() {
-        return match disk.sync_dir(parent) {
-            Err(cause) if cause.kind() == io::ErrorKind::PermissionDenied => Ok(()),
-            synced => synced.attempt("sync the folder", parent),
-        };
-    }
-    if optional(disk.stat(parent)).attempt("open", parent)?.is_none() {
-        ensure_dirs(disk, above)?;
-    }
-    match disk.create_dir(path) {
-        Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists => {}
-        created => created.attempt("create the folder", path)?,
-    }
-    disk.sync_dir(parent).attempt("sync the folder", parent)
-}
-
 /// A file that is open, and what was known of it then.
 pub(super) type OpenedFile = (Box<dyn DiskFile>, FileStat);
 
