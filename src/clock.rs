@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const MICROS_PER_SECOND: i64 = 1_000_000;
 
@@ -43,6 +43,25 @@ impl Timestamp {
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{:06}", self.micros / MICROS_PER_SECOND, self.micros % MICROS_PER_SECOND)
+    }
+}
+
+/// Tells how long something takes, whatever the clocks show.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stopwatch {
+    begun: Instant,
+}
+
+impl Stopwatch {
+    /// Begins now.
+    #[allow(clippy::disallowed_methods, reason = "this is the one place that reads the time")]
+    pub(crate) fn start() -> Self {
+        Stopwatch { begun: Instant::now() }
+    }
+
+    /// What has passed since.
+    pub(crate) fn elapsed(self) -> Duration {
+        self.begun.elapsed()
     }
 }
 

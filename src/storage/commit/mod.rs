@@ -25,7 +25,7 @@ mod queue;
 mod stream;
 mod threads;
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -40,13 +40,12 @@ pub(super) use self::stream::Stream;
 use self::threads::Threads;
 use super::error::StorageError;
 use super::ticket::{Batch, Commits, Durable, Outcome, Ticket};
+use crate::clock::Stopwatch;
 use crate::limits::{COMMIT_LINES_BYTES_MAX, LEFT_JOURNALS_MAX};
 use crate::model::SessionId;
 
-/// How often the committer looks in vain for more to gather, and how long it pauses before each look: some ten
-/// microseconds in all, a fraction of what a sync takes.
-const LINGER_LOOKS: usize = 32;
-const LINGER_PAUSES: usize = 16;
+/// For how long the committer looks out for more before it sleeps until there is.
+const LOOK_OUT: Duration = Duration::from_micros(20);
 
 /// Makes what is appended durable.
 #[derive(Debug)]
@@ -58,6 +57,8 @@ pub(super) struct Committer {
     /// How many appends wait, and how many were in the batch before.
     waiting: AtomicUsize,
     expected: AtomicUsize,
+    /// How long the last commit took.
+    commit_nanos: AtomicU64,
     core: Mutex<Core>,
     latch: Arc<Latch>,
     background: Option<Duration>,
@@ -93,6 +94,7 @@ impl Committer {
             is_hurried: AtomicBool::new(false),
             waiting: AtomicUsize::new(0),
             expected: AtomicUsize::new(0),
+            commit_nanos: AtomicU64::new(0),
             core: Mutex::new(Core::new(log, last_batch)),
             latch,
             background: options.background,
@@ -144,7 +146,11 @@ impl Committer {
         let mut queue = self.queue.lock();
         queue.gathered.push(stream, offset, lines);
         let batch = queue.gathered.batch.clone();
-        self.waiting.store(queue.gathered.entries.len(), Ordering::Release);
+        let waiting = queue.gathered.entries.len();
+        self.waiting.store(waiting, Ordering::Release);
+        if waiting == self.expected.load(Ordering::Relaxed) {
+            self.wake.notify_one();
+        }
         let is_too_much = queue.gathered.lines.len() > COMMIT_LINES_BYTES_MAX;
         self.arm(queue);
         if is_too_much {
@@ -196,16 +202,28 @@ impl Committer {
     }
 
     /// Those whose tickets were just done are likely to come again: a sync that began at once would leave most of them
-    /// to the next. As long as they keep coming, for some microseconds each, they are waited for.
+    /// to the next. They are waited for, as many as there were, for a fraction of what a sync takes.
     fn linger(&self) {
         let expected = self.expected.load(Ordering::Relaxed);
-        let (mut seen, mut quiet) = (0, 0);
-        while seen < expected && quiet < LINGER_LOOKS {
-            (0..LINGER_PAUSES).for_each(|_| std::hint::spin_loop());
-            let waiting = self.waiting.load(Ordering::Acquire);
-            quiet = if waiting == seen { quiet + 1 } else { 0 };
-            seen = waiting;
+        let (patience, watch) = (self.patience(), Stopwatch::start());
+        while expected > 1 && self.waiting.load(Ordering::Acquire) < expected {
+            match watch.elapsed() {
+                spent if spent >= patience => return,
+                spent if spent < LOOK_OUT => std::hint::spin_loop(),
+                spent => self.sleep_until(expected, patience - spent),
+            }
         }
+    }
+
+    fn sleep_until(&self, expected: usize, limit: Duration) {
+        let mut queue = self.queue.lock();
+        if queue.gathered.entries.len() < expected {
+            self.wake.wait_for(&mut queue, limit);
+        }
+    }
+
+    fn patience(&self) -> Duration {
+        Duration::from_nanos(self.commit_nanos.load(Ordering::Relaxed) / 4)
     }
 
     /// One step, by whoever holds the core. Says whether there was anything to do.
@@ -215,7 +233,9 @@ impl Committer {
             self.give_back(gathered);
             return false;
         }
+        let watch = Stopwatch::start();
         let outcome = self.judged(self.latch.check().and_then(|()| core.commit(&gathered)));
+        self.commit_nanos.store(watch.elapsed().as_nanos() as u64, Ordering::Relaxed);
         let is_half_full = core.log.is_half_full();
         drop(core);
         self.expected.store(gathered.entries.len(), Ordering::Relaxed);
