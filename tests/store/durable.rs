@@ -1,5 +1,7 @@
 //! How appended events become durable: by one sync for all, told once each, in the background too.
 
+#![allow(clippy::disallowed_methods, reason = "what happens in the background takes its time")]
+
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
