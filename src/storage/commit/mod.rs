@@ -201,6 +201,19 @@ impl Committer {
         self.step_alone(self.core.lock());
     }
 
+    /// Whether others commit too, so that it pays to wait for them: then the thread does it.
+    fn has_company(&self) -> bool {
+        self.expected.load(Ordering::Relaxed) > 1 || self.core.is_locked()
+    }
+
+    /// One step for whoever waits. If there was nothing to do, somebody else has it done and is about to say so.
+    fn step_or_wait(&self, batch: &Batch) {
+        let core = self.core.lock();
+        if !batch.is_settled() && !self.step_alone(core) {
+            batch.wait();
+        }
+    }
+
     /// Those whose tickets were just done are likely to come again: a sync that began at once would leave most of them
     /// to the next. They are waited for, as many as there were, for a fraction of what a sync takes.
     fn linger(&self) {
@@ -333,18 +346,11 @@ impl Committer {
 impl Commits for Committer {
     fn settle(&self, batch: &Batch) {
         while !batch.is_settled() {
-            match self.core.try_lock() {
-                // If there was nothing to do, somebody else has it done and is about to say so.
-                Some(core) => {
-                    if !self.step_alone(core) {
-                        batch.wait();
-                    }
-                }
-                None if self.threads.ensure_commits(&self.own) => {
-                    self.hurry();
-                    batch.wait();
-                }
-                None => drop(self.core.lock()),
+            if self.has_company() && self.threads.ensure_commits(&self.own) {
+                self.hurry();
+                batch.wait();
+            } else {
+                self.step_or_wait(batch);
             }
         }
     }
