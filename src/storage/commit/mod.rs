@@ -201,9 +201,10 @@ impl Committer {
         self.step_alone(self.core.lock());
     }
 
-    /// Whether others commit too, so that it pays to wait for them: then the thread does it.
+    /// Whether others commit too, so that it pays to wait for them: then the thread does it. A callback that waits is
+    /// called by that thread, and has to do it itself.
     fn has_company(&self) -> bool {
-        self.expected.load(Ordering::Relaxed) > 1 || self.core.is_locked()
+        (self.expected.load(Ordering::Relaxed) > 1 || self.core.is_locked()) && !self.threads.is_committing()
     }
 
     /// One step for whoever waits. If there was nothing to do, somebody else has it done and is about to say so.

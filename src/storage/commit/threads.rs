@@ -1,8 +1,8 @@
 //! The committer's two threads: one commits, one sweeps. Neither decides anything.
 
-use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
+use std::sync::{OnceLock, Weak};
+use std::thread::{self, JoinHandle, ThreadId};
 
 use parking_lot::{Condvar, Mutex};
 
@@ -15,6 +15,8 @@ pub(super) struct Threads {
     by_hand: bool,
     commits: Mutex<Option<JoinHandle<()>>>,
     has_commits: AtomicBool,
+    /// The thread that commits.
+    committing: OnceLock<ThreadId>,
     sweeps: Mutex<Sweeps>,
     wake: Condvar,
     is_closing: AtomicBool,
@@ -32,6 +34,7 @@ impl Threads {
             by_hand,
             commits: Mutex::default(),
             has_commits: AtomicBool::new(false),
+            committing: OnceLock::new(),
             sweeps: Mutex::default(),
             wake: Condvar::new(),
             is_closing: AtomicBool::new(false),
@@ -57,6 +60,7 @@ impl Threads {
         }
         if commits.is_none() {
             *commits = begin("lastword-commit", committer, |committer| {
+                let _ = committer.threads.committing.set(thread::current().id());
                 while committer.await_work() {
                     committer.step();
                 }
@@ -64,6 +68,11 @@ impl Threads {
         }
         self.has_commits.store(commits.is_some(), Ordering::Release);
         commits.is_some()
+    }
+
+    /// Whether the caller is the thread that commits, which must not wait for itself.
+    pub(super) fn is_committing(&self) -> bool {
+        self.committing.get() == Some(&thread::current().id())
     }
 
     /// Asks the thread that sweeps to do so. `false` if there is none.
