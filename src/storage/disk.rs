@@ -115,6 +115,10 @@ pub trait Disk: Send + Sync + fmt::Debug {
     fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>>;
     /// The file system a path lies on, if it is one whose locks other machines may not see.
     fn network_file_system(&self, path: &Path) -> io::Result<Option<&'static str>>;
+    /// How many bytes can still be written where a path lies, if that is known.
+    fn free_bytes(&self, _path: &Path) -> io::Result<Option<u64>> {
+        Ok(None)
+    }
     /// Whether nothing may be done here but by the caller's own hand: no threads of ours, so that every run is the same.
     fn is_by_hand(&self) -> bool {
         false

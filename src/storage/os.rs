@@ -87,6 +87,13 @@ impl Disk for OsDisk {
         Ok(None)
     }
 
+    /// A file system without blocks, like some that live in other programs, does not tell.
+    #[cfg(target_os = "linux")]
+    fn free_bytes(&self, path: &Path) -> io::Result<Option<u64>> {
+        let stat = rustix::fs::statvfs(path)?;
+        Ok((stat.f_blocks > 0).then(|| stat.f_bavail.saturating_mul(stat.f_frsize)))
+    }
+
     fn boot_id(&self) -> String {
         let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         id.trim().to_owned()

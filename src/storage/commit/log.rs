@@ -181,11 +181,16 @@ impl Log {
     fn filled(&mut self, mut slot: Slot) -> Result<Slot, Refusal> {
         if !slot.is_filled {
             let path = self.layout.segment(slot.index);
-            let filled = fill(&*slot.file, self.options.segment_bytes());
-            if let Err(cause) = filled {
-                let error = StorageError::io("fill", &path, cause);
+            let len = slot.file.stat().attempt("look at", &path)?.len;
+            if !self.has_room_for(self.options.segment_bytes().saturating_sub(len)) {
                 self.free.push_front(slot);
-                return Err(or_no_room(error));
+                return Err(Refusal::NoRoom);
+            }
+            if let Err(cause) = fill(&*slot.file, self.options.segment_bytes()) {
+                // What was taken in vain is given back. If that fails, the next attempt finds it.
+                let _ = slot.file.set_len(len);
+                self.free.push_front(slot);
+                return Err(or_no_room(StorageError::io("fill", &path, cause)));
             }
             slot.is_filled = true;
         }
@@ -194,7 +199,8 @@ impl Log {
 
     /// Creates another file. A crash leaves it missing, too short, or full of zeroes.
     fn new_slot(&mut self) -> Result<Slot, Refusal> {
-        if self.live.len() + self.free.len() >= self.options.segments_max() {
+        let is_allowed = self.live.len() + self.free.len() < self.options.segments_max();
+        if !is_allowed || !self.has_room_for(self.options.segment_bytes()) {
             return Err(Refusal::NoRoom);
         }
         let index = self.next_index;
@@ -208,6 +214,13 @@ impl Log {
         self.are_names_durable = false;
         self.next_index += 1;
         Ok(Slot { index, file: Arc::from(file), is_filled: true })
+    }
+
+    /// Whether the log can take so much and leave as much to the journals. They can do without it, it cannot do without
+    /// them; and an attempt that fills the disk, even for a moment, would fail everybody else's writes.
+    fn has_room_for(&self, bytes: u64) -> bool {
+        let free = self.disk.free_bytes(self.layout.root()).ok().flatten();
+        bytes == 0 || free.is_none_or(|free| free / 2 >= bytes)
     }
 
     fn make_names_durable(&mut self) -> Result<(), StorageError> {

@@ -101,6 +101,10 @@ impl Disk for WatchedDisk {
         self.disk.network_file_system(path)
     }
 
+    fn free_bytes(&self, path: &Path) -> io::Result<Option<u64>> {
+        self.disk.free_bytes(path)
+    }
+
     fn is_by_hand(&self) -> bool {
         self.disk.is_by_hand()
     }
