@@ -80,6 +80,8 @@ pub(in crate::storage) struct Log {
     free: VecDeque<Slot>,
     next_index: u32,
     next_number: u64,
+    /// Files that are being made.
+    spares: usize,
     /// Whether the names of its files are known to survive a power cut: whoever created them may have died before.
     are_names_durable: bool,
     /// What is to be written at the end of the last segment.
@@ -114,6 +116,7 @@ impl Log {
             free: found.slots.into(),
             next_index: found.next_index,
             next_number: found.newest + 1,
+            spares: 0,
             are_names_durable: false,
             room: Vec::new(),
         }
@@ -197,23 +200,45 @@ impl Log {
         Ok(slot)
     }
 
-    /// Creates another file. A crash leaves it missing, too short, or full of zeroes.
+    /// Creates another file.
     fn new_slot(&mut self) -> Result<Slot, Refusal> {
-        let is_allowed = self.live.len() + self.free.len() < self.options.segments_max();
-        if !is_allowed || !self.has_room_for(self.options.segment_bytes()) {
+        if !self.may_grow() {
             return Err(Refusal::NoRoom);
         }
-        let index = self.next_index;
-        let path = self.layout.segment(index);
-        ensure_dirs(&*self.disk, &self.layout.commit_log()).map_err(or_no_room)?;
-        let file = self.disk.open(&path, Access::CreateNew).attempt("create", &path).map_err(or_no_room)?;
-        if let Err(cause) = fill(&*file, self.options.segment_bytes()) {
-            let _ = self.disk.remove_file(&path);
-            return Err(or_no_room(StorageError::io("fill", &path, cause)));
-        }
-        self.are_names_durable = false;
         self.next_index += 1;
-        Ok(Slot { index, file: Arc::from(file), is_filled: true })
+        self.are_names_durable = false;
+        self.blank(self.next_index - 1).make().map_err(or_no_room)
+    }
+
+    fn may_grow(&self) -> bool {
+        let is_allowed = self.live.len() + self.free.len() + self.spares < self.options.segments_max();
+        is_allowed && self.has_room_for(self.options.segment_bytes())
+    }
+
+    fn blank(&self, index: u32) -> Blank {
+        let (disk, layout) = (self.disk.clone(), self.layout.clone());
+        Blank { disk, layout, index, bytes: self.options.segment_bytes() }
+    }
+
+    /// Whether another file will be needed soon, and none is there.
+    pub(super) fn lacks_spare(&self) -> bool {
+        let is_soon = self.live.back().is_some_and(|last| last.end * 2 > self.options.segment_bytes());
+        is_soon && self.free.is_empty() && self.spares == 0 && !self.is_half_full() && self.may_grow()
+    }
+
+    /// A file to be made while others go on committing, and to be brought to [`Log::take_spare`].
+    pub(super) fn order_spare(&mut self) -> Option<Blank> {
+        self.lacks_spare().then(|| {
+            self.next_index += 1;
+            self.spares += 1;
+            self.blank(self.next_index - 1)
+        })
+    }
+
+    /// Takes a file that was ordered. One that could not be made is not missed before it is needed.
+    pub(super) fn take_spare(&mut self, made: Result<Slot, StorageError>) {
+        self.spares -= 1;
+        self.free.extend(made.ok());
     }
 
     /// Whether the log can take so much and leave as much to the journals. They can do without it, it cannot do without
@@ -294,6 +319,35 @@ impl Log {
     /// Whether it holds records that a replay would find.
     pub(super) fn has_records(&self) -> bool {
         self.live.len() > 1 || self.live.back().is_some_and(|segment| segment.end > HEADER_BYTES as u64)
+    }
+}
+
+/// A file of the log that is still to be made.
+pub(super) struct Blank {
+    disk: SharedDisk,
+    layout: Layout,
+    index: u32,
+    bytes: u64,
+}
+
+impl Blank {
+    /// Makes it. A crash leaves it missing, too short, or full of zeroes. Its name is still to be made durable.
+    fn make(&self) -> Result<Slot, StorageError> {
+        let path = self.layout.segment(self.index);
+        ensure_dirs(&*self.disk, &self.layout.commit_log())?;
+        let file = self.disk.open(&path, Access::CreateNew).attempt("create", &path)?;
+        if let Err(cause) = fill(&*file, self.bytes) {
+            let _ = self.disk.remove_file(&path);
+            return Err(StorageError::io("fill", &path, cause));
+        }
+        Ok(Slot { index: self.index, file: Arc::from(file), is_filled: true })
+    }
+
+    /// Makes it, and its name durable.
+    pub(super) fn make_durable(&self) -> Result<Slot, StorageError> {
+        let (slot, folder) = (self.make()?, self.layout.commit_log());
+        self.disk.sync_dir(&folder).attempt("sync the folder", &folder)?;
+        Ok(slot)
     }
 }
 

@@ -250,13 +250,15 @@ impl Committer {
         let watch = Stopwatch::start();
         let outcome = self.judged(self.latch.check().and_then(|()| core.commit(&gathered)));
         self.commit_nanos.store(watch.elapsed().as_nanos() as u64, Ordering::Relaxed);
-        let is_half_full = core.log.is_half_full();
+        let (is_half_full, lacks_spare) = (core.log.is_half_full(), core.log.lacks_spare());
         drop(core);
         self.expected.store(gathered.entries.len(), Ordering::Relaxed);
         gathered.batch.settle(&outcome);
         self.give_back(gathered);
         if is_half_full {
             self.want_sweep();
+        } else if lacks_spare {
+            self.threads.ask_to_tend(&self.own);
         }
         true
     }
@@ -287,7 +289,23 @@ impl Committer {
     }
 
     fn want_sweep(&self) {
-        if !self.threads.ask_to_sweep(&self.own) {
+        if !self.threads.ask_to_tend(&self.own) {
+            self.sweep();
+        }
+    }
+
+    /// What the second thread does while others go on committing: it makes a file that will be needed, and sweeps when
+    /// it is time to.
+    fn tend(&self) {
+        let ordered = self.core.lock().log.order_spare();
+        if let Some(blank) = ordered {
+            let made = blank.make_durable();
+            if let Some(error) = made.as_ref().err().filter(|error| !error.is_no_space()) {
+                self.latch.stop(error);
+            }
+            self.core.lock().log.take_spare(made);
+        }
+        if self.left.load(Ordering::Relaxed) >= LEFT_JOURNALS_MAX || self.core.lock().log.is_half_full() {
             self.sweep();
         }
     }

@@ -1,4 +1,4 @@
-//! The committer's two threads: one commits, one sweeps. Neither decides anything.
+//! The committer's two threads: one commits, one tends the log. Neither decides anything.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{OnceLock, Weak};
@@ -17,13 +17,13 @@ pub(super) struct Threads {
     has_commits: AtomicBool,
     /// The thread that commits.
     committing: OnceLock<ThreadId>,
-    sweeps: Mutex<Sweeps>,
+    tending: Mutex<Tending>,
     wake: Condvar,
     is_closing: AtomicBool,
 }
 
 #[derive(Debug, Default)]
-struct Sweeps {
+struct Tending {
     is_wanted: bool,
     thread: Option<JoinHandle<()>>,
 }
@@ -35,7 +35,7 @@ impl Threads {
             commits: Mutex::default(),
             has_commits: AtomicBool::new(false),
             committing: OnceLock::new(),
-            sweeps: Mutex::default(),
+            tending: Mutex::default(),
             wake: Condvar::new(),
             is_closing: AtomicBool::new(false),
         }
@@ -75,38 +75,38 @@ impl Threads {
         self.committing.get() == Some(&thread::current().id())
     }
 
-    /// Asks the thread that sweeps to do so. `false` if there is none.
-    pub(super) fn ask_to_sweep(&self, committer: &Weak<Committer>) -> bool {
-        let mut sweeps = self.sweeps.lock();
+    /// Asks the thread that tends the log to do so. `false` if there is none.
+    pub(super) fn ask_to_tend(&self, committer: &Weak<Committer>) -> bool {
+        let mut tending = self.tending.lock();
         if self.by_hand || self.are_closing() {
             return false;
         }
-        sweeps.is_wanted = true;
-        if sweeps.thread.is_none() {
-            sweeps.thread = begin("lastword-sweep", committer, |committer| {
-                while committer.threads.await_sweep() {
-                    committer.sweep();
+        tending.is_wanted = true;
+        if tending.thread.is_none() {
+            tending.thread = begin("lastword-tend", committer, |committer| {
+                while committer.threads.await_tending() {
+                    committer.tend();
                 }
             });
         }
         self.wake.notify_one();
-        sweeps.thread.is_some()
+        tending.thread.is_some()
     }
 
-    fn await_sweep(&self) -> bool {
-        let mut sweeps = self.sweeps.lock();
-        while !sweeps.is_wanted && !self.are_closing() {
-            self.wake.wait(&mut sweeps);
+    fn await_tending(&self) -> bool {
+        let mut tending = self.tending.lock();
+        while !tending.is_wanted && !self.are_closing() {
+            self.wake.wait(&mut tending);
         }
-        std::mem::take(&mut sweeps.is_wanted) && !self.are_closing()
+        std::mem::take(&mut tending.is_wanted) && !self.are_closing()
     }
 
     /// Waits for both to end. One that closes the store itself, because a callback let go of it last, is not waited for.
     pub(super) fn join(&self) {
         let commits = self.commits.lock().take();
-        let sweeps = self.sweeps.lock().thread.take();
+        let tending = self.tending.lock().thread.take();
         self.wake.notify_all();
-        for thread in commits.into_iter().chain(sweeps).filter(|thread| thread.thread().id() != thread::current().id())
+        for thread in commits.into_iter().chain(tending).filter(|thread| thread.thread().id() != thread::current().id())
         {
             // A thread that panicked has nothing more to say.
             let _ = thread.join();
