@@ -91,6 +91,14 @@ struct Glued {
     next: usize,
     end: usize,
     reported: bool,
+    /// Whether something before it on the line is damaged: then it may be a part of a record that looks like one.
+    is_behind_damage: bool,
+}
+
+impl Glued {
+    fn behind_damage(next: usize, end: usize) -> Self {
+        Glued { next, end, reported: true, is_behind_damage: true }
+    }
 }
 
 /// Where something was found in the buffer.
@@ -296,16 +304,53 @@ impl Scanner {
         let line = &self.buffer[start..end];
         let nuls = line.iter().take_while(|byte| **byte == 0).count();
         if nuls > 0 {
-            self.glued = (start + nuls < end).then_some(Glued { next: start + nuls, end, reported: true });
-            return Some(Found::Damage(self.damage(DamageKind::NulRun, self.offset(start), start + nuls)));
+            return Some(self.skip_nuls(start, start + nuls, end));
         }
         match first_value(line) {
             Some(len) if len == line.len() => Some(self.judge_object(start, end)),
             Some(_) => {
-                self.glued = Some(Glued { next: start, end, reported: false });
+                self.glued = Some(Glued { next: start, end, reported: false, is_behind_damage: false });
                 self.next_glued()
             }
             None => Some(self.judge_broken(start, end)),
+        }
+    }
+
+    /// Zeroes where a page was never written, and with them whatever is left of a line that they cut.
+    fn skip_nuls(&mut self, start: usize, behind: usize, end: usize) -> Found {
+        let rest = &self.buffer[behind..end];
+        let next = match self.is_own_right(rest) {
+            true => Some(behind),
+            false => memchr::memmem::find(rest, &self.shape.start).map(|at| behind + at),
+        };
+        self.glued = next.map(|next| Glued::behind_damage(next, end));
+        Found::Damage(self.damage(DamageKind::NulRun, self.offset(start), next.unwrap_or(end)))
+    }
+
+    /// Whether the bytes begin with a journal line in its own right, and not with the payload of one that lost its
+    /// beginning: it says what it is, and nothing follows it on the line but another one, or damage if its checksum is
+    /// right.
+    fn is_own_right(&self, bytes: &[u8]) -> bool {
+        let bytes = bytes.trim_ascii();
+        let Some((len, is_checked)) = self.named_object(bytes) else { return false };
+        let rest = bytes[len..].trim_ascii_start();
+        let is_part = matches!(rest.first(), Some(b',' | b'}' | b']'));
+        rest.is_empty()
+            || is_checked && !is_part
+            || rest.starts_with(&self.shape.start)
+            || self.named_object(rest).is_some()
+    }
+
+    /// The length of the JSON object that the bytes begin with, if it has a name, a number or a checksum, and whether
+    /// that is right.
+    fn named_object(&self, bytes: &[u8]) -> Option<(usize, bool)> {
+        let len = first_value(bytes).filter(|_| bytes[0] == b'{')?;
+        let text = std::str::from_utf8(&bytes[..len]).ok()?;
+        match decode_any(text, 0, &self.shape) {
+            Ok(event) if event.checked => Some((len, true)),
+            Ok(event) => (event.seq.is_some() || !event.name.is_empty()).then_some((len, false)),
+            // It is told as what it is.
+            Err(_) => Some((len, false)),
         }
     }
 
@@ -332,7 +377,7 @@ impl Scanner {
             None if line.contains(&0) => DamageKind::NulRun,
             None => DamageKind::BadJson,
         };
-        self.glued = next.map(|next| Glued { next, end, reported: true });
+        self.glued = next.map(|next| Glued::behind_damage(next, end));
         Found::Damage(self.damage(kind, self.offset(start), next.unwrap_or(end)))
     }
 
@@ -343,13 +388,14 @@ impl Scanner {
             return None;
         }
         if !glued.reported {
-            self.glued = Some(Glued { next: start, end, reported: true });
+            self.glued = Some(Glued { next: start, end, reported: true, ..glued });
             return Some(Found::Damage(self.damage(DamageKind::GluedRecords, self.offset(start), end)));
         }
         let line = &self.buffer[start..end];
-        match first_value(line) {
+        let value = first_value(line).filter(|_| !glued.is_behind_damage || self.is_own_right(line));
+        match value {
             Some(len) if len < line.len() => {
-                self.glued = Some(Glued { next: start + len, end, reported: true });
+                self.glued = Some(Glued { next: start + len, end, ..glued });
                 Some(self.judge_object(start, start + len))
             }
             Some(_) => Some(self.judge_object(start, end)),
@@ -459,6 +505,51 @@ mod tests {
     fn a_page_of_nuls_does_not_hide_the_line_behind_it() {
         check(&[vec![0; 50], line(1)].concat(), &["nul_run@0+50", "e1"]);
         check(&[line(1), vec![0; 50]].concat(), &["e1", &format!("torn_tail@{}+50", line(1).len())]);
+    }
+
+    #[test]
+    fn what_is_left_of_a_line_behind_nuls_is_no_event() {
+        let payload = br#"{"text":"x"},"crc":"460648a8"}"#.as_slice();
+        let len = 50 + payload.len();
+        let nuls = vec![0; 50];
+        check(&[&nuls, payload, b"\n", &line(2)].concat(), &[&format!("nul_run@0+{len}"), "e2"]);
+        check(&[&nuls, payload].concat(), &[&format!("torn_tail@0+{len}")]);
+        check(&[&nuls, payload, &line(2)].concat(), &[&format!("nul_run@0+{len}"), "e2"]);
+        for rest in [r#"{"event":"x"},"crc":"460648a8"}"#, r#"{"seq":7}}"#, r#"{"type":"x"},{"seq":1}"#, r#"{"a":1}"#] {
+            let bytes = [&nuls, rest.as_bytes(), b"\n", &line(2)].concat();
+            check(&bytes, &[&format!("nul_run@0+{}", 50 + rest.len()), "e2"]);
+        }
+    }
+
+    #[test]
+    fn lines_in_their_own_right_behind_nuls_are_read() {
+        let (nuls, foreign) = (vec![0; 50], br#"{"seq":7,"type":"token"}"#.as_slice());
+        check(&[&nuls, foreign, b" \r\n"].concat(), &["nul_run@0+50", "e7"]);
+        check(&[&nuls, foreign, foreign, b"\n"].concat(), &["nul_run@0+50", "e7", "e7"]);
+        check(&[&nuls, foreign, &line(8)].concat(), &["nul_run@0+50", "e7", "e8"]);
+        check(&[&nuls, br#"{"event":"x"}"#.as_slice(), b"\n"].concat(), &["nul_run@0+50", "e?"]);
+        let own = &line(1)[..line(1).len() - 1];
+        let rest = format!("nul_run@{}+1", 50 + own.len());
+        check(&[&nuls, own, b"\0\n", &line(2)].concat(), &["nul_run@0+50", "e1", &rest, "e2"]);
+        let rest = format!("bad_json@50+{}", own.len() + 2);
+        check(&[&nuls, own, b",1\n", &line(2)].concat(), &["nul_run@0+50", &rest, "e2"]);
+    }
+
+    #[test]
+    fn every_page_that_can_be_lost_of_a_line_leaves_no_event_that_was_never_written() {
+        let whole = [line(1), line(2), line(3)].concat();
+        for from in 0..whole.len() {
+            for to in [from + 1, from + 16, from + 64, line(1).len(), 2 * line(1).len(), whole.len()] {
+                let mut bytes = whole.clone();
+                if from < to && to <= whole.len() {
+                    bytes[from..to].fill(0);
+                    let found = scan_by(&bytes, 100_000);
+                    let events: Vec<_> = found.iter().filter(|one| one.starts_with('e')).collect();
+                    let is_known = events.iter().all(|event| ["e1", "e2", "e3"].contains(&event.as_str()));
+                    assert!(is_known && events.is_sorted(), "{from}..{to}: {found:?}");
+                }
+            }
+        }
     }
 
     #[test]

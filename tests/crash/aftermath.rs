@@ -5,30 +5,36 @@ use lastword::storage::sim::{Crash, SimDisk};
 use lastword::storage::{Access, Disk};
 use lastword::{Event, NewSession, Outcome, ReadOptions, RunId, Store, StoreError, UserTurn};
 
-use crate::machine::{DATA, End, id, open};
+use crate::machine::{DATA, End, Machine, Memory, id, open};
 use crate::told::{Told, Turn};
+
+impl Memory for Told {
+    fn check(&self, _: &Machine, disk: &SimDisk, end: End, what: &str) {
+        check_aftermath(disk, self, end, what);
+    }
+}
 
 pub(crate) fn check_aftermath(disk: &SimDisk, told: &Told, end: End, what: &str) {
     let context = || format!("{what}\n{told:#?}\n{}", disk.log().join("\n"));
+    interrupt_opening(disk, told, end, &context);
     let first = observe(disk, told, end).unwrap_or_else(|wrong| panic!("{wrong}: {}", context()));
     let second = observe(disk, told, end).unwrap_or_else(|wrong| panic!("{wrong} the second time: {}", context()));
     assert_eq!(first, second, "opening again changed something: {}", context());
-    interrupt_opening(disk, told, end, &context);
     goes_on(disk, told, end).unwrap_or_else(|wrong| panic!("{wrong}: {}", context()));
 }
 
 /// Opening after a crash is itself cut short at each of its operations; that changes nothing that was promised.
 pub(crate) fn interrupt_opening(disk: &SimDisk, told: &Told, end: End, context: &dyn Fn() -> String) {
-    for operation in 1..=4 {
+    for operation in 1.. {
+        let disk = disk.copy();
         disk.stop_before(disk.operations() + operation);
-        let opened = open(disk);
-        let is_through = opened.is_ok();
-        drop(opened);
+        drop(open(&disk));
+        let is_through = !disk.has_stopped();
         match end {
             End::Kill => disk.kill(),
             End::Power(_) => disk.power_cut(Crash::Seeded(operation)),
         }
-        observe(disk, told, end).unwrap_or_else(|wrong| panic!("{wrong} after a second crash: {}", context()));
+        observe(&disk, told, end).unwrap_or_else(|wrong| panic!("{wrong} after a second crash: {}", context()));
         if is_through {
             return;
         }

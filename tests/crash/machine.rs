@@ -1,13 +1,16 @@
 //! A simulated machine on which a workload is interrupted at every operation, in every way.
 
+use std::fmt::Debug;
+use std::iter;
 use std::sync::Arc;
+use std::time::Duration;
 
 use lastword::clock::{ManualClock, Timestamp};
 use lastword::entropy::SeededEntropy;
 use lastword::storage::sim::{Crash, SimDisk};
+use lastword::storage::{FileStorage, FilesOptions, Mode, StorageError};
 use lastword::{CommitOptions, Options, SessionId, Store, StoreError};
 
-use crate::aftermath::check_aftermath;
 use crate::told::Told;
 
 pub(crate) const DATA: &str = "/data";
@@ -19,24 +22,122 @@ pub(crate) fn id() -> SessionId {
 /// What every clock shows unless told otherwise.
 pub(crate) const NOW: i64 = 1_800_000_000;
 
+/// How a disk and a store on it are made, and how many ways of ending are tried at one operation.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Machine {
+    /// The log of its stores.
+    pub(crate) log: CommitOptions,
+    /// Bytes of a page of its disk.
+    pub(crate) page_bytes: usize,
+    /// Choices of a power cut for two places, at the most. Those for one place are always all taken.
+    pub(crate) cap: usize,
+}
+
+/// A log of a few small segments, because a simulated disk is copied often.
+pub(crate) const USUAL: Machine = Machine { log: log_of(4096, 4), page_bytes: 4096, cap: 64 };
+
+/// The same with pages that are shorter than a line.
+pub(crate) const SMALL_PAGES: Machine = Machine { page_bytes: 64, ..USUAL };
+
+/// Throws of the die behind the choices that were listed.
+const THROWS: u64 = 4;
+
+/// A log of so many segments.
+pub(crate) const fn log_of(segment_bytes: u64, segments: u64) -> CommitOptions {
+    CommitOptions { background: Some(Duration::from_millis(50)), segment_bytes, log_bytes: segment_bytes * segments }
+}
+
 pub(crate) fn open(disk: &SimDisk) -> Result<Store, StoreError> {
-    open_at(disk, NOW)
+    USUAL.open(disk)
 }
 
 /// The same by a process whose clock shows this second.
 pub(crate) fn open_at(disk: &SimDisk, now: i64) -> Result<Store, StoreError> {
-    let options = Options {
-        clock: Arc::new(ManualClock::at(Timestamp::from_seconds(now as f64))),
-        entropy: Arc::new(SeededEntropy::new(disk.operations())),
-        commit: small_log(),
-        ..Options::default()
-    };
-    Store::open_on(Arc::new(disk.clone()), DATA, options)
+    USUAL.open_at(disk, now)
 }
 
-/// A log of a few small segments, because a simulated disk is copied often.
-pub(crate) fn small_log() -> CommitOptions {
-    CommitOptions { segment_bytes: 4096, log_bytes: 16_384, ..CommitOptions::default() }
+impl Machine {
+    pub(crate) fn disk(&self) -> SimDisk {
+        SimDisk::new().with_page_bytes(self.page_bytes)
+    }
+
+    pub(crate) fn open(&self, disk: &SimDisk) -> Result<Store, StoreError> {
+        self.open_at(disk, NOW)
+    }
+
+    pub(crate) fn open_at(&self, disk: &SimDisk, now: i64) -> Result<Store, StoreError> {
+        Store::open_on(Arc::new(disk.clone()), DATA, self.options(disk, now))
+    }
+
+    /// As one of any number of readers.
+    pub(crate) fn open_to_read(&self, disk: &SimDisk) -> Result<Store, StorageError> {
+        let options = self.options(disk, NOW);
+        let files = FilesOptions {
+            mode: Mode::ReadOnly,
+            allow_network_fs: false,
+            clock: options.clock.clone(),
+            entropy: options.entropy.clone(),
+            core_dir: None,
+            commit: options.commit,
+        };
+        let storage = FileStorage::open(Arc::new(disk.clone()), DATA.as_ref(), files)?;
+        Ok(Store::on_storage(Arc::new(storage), options))
+    }
+
+    fn options(&self, disk: &SimDisk, now: i64) -> Options {
+        Options {
+            clock: Arc::new(ManualClock::at(Timestamp::from_seconds(now as f64))),
+            entropy: Arc::new(SeededEntropy::new(disk.operations())),
+            commit: self.log,
+            ..Options::default()
+        }
+    }
+
+    /// The ways in which a life can end on this disk, now.
+    pub(crate) fn ends(&self, disk: &SimDisk) -> impl Iterator<Item = End> + use<> {
+        let (places, turn) = (disk.places(), disk.operations());
+        // Where there are too many pairs, the next operation takes others.
+        let stride = Crash::pairs(places).count().div_ceil(self.cap).max(1);
+        let pairs = Crash::pairs(places).skip(turn as usize % stride).step_by(stride);
+        let throws = (turn * THROWS..(turn + 1) * THROWS).map(Crash::Seeded);
+        let chosen = [Crash::LoseAll, Crash::KeepAll].into_iter().chain(Crash::singles(places)).chain(pairs);
+        iter::once(End::Kill).chain(chosen.chain(throws).map(End::Power))
+    }
+
+    /// Lets `work` go on from a disk up to each of its operations once, ends that in every way, and has what was told
+    /// until then checked.
+    pub(crate) fn crash_everywhere_on<M: Memory>(&self, disk: &SimDisk, memory: &M, work: Work<'_, M>) {
+        let whole = disk.copy();
+        work(&whole, &mut memory.clone()).unwrap();
+        let operations = whole.operations() - disk.operations();
+        assert!(operations > 0);
+        for operation in 1..=operations {
+            let (stopped, mut told) = (disk.copy(), memory.clone());
+            stopped.stop_before(disk.operations() + operation);
+            let outcome = work(&stopped, &mut told);
+            assert!(stopped.has_stopped(), "not stopped before operation {operation} of {operations}: {outcome:?}");
+            for end in self.ends(&stopped) {
+                let disk = stopped.copy();
+                end.strike(&disk);
+                told.check(self, &disk, end, &format!("operation {operation} of {operations}, {end:?}"));
+            }
+        }
+    }
+
+    /// The same on a disk on which `before` has run to its end.
+    pub(crate) fn crash_everywhere<M: Memory>(&self, before: Work<'_, M>, work: Work<'_, M>) {
+        let (disk, mut memory) = (self.disk(), M::default());
+        before(&disk, &mut memory).unwrap();
+        self.crash_everywhere_on(&disk, &memory, work);
+    }
+}
+
+/// What a program does on a disk, and notes of it.
+pub(crate) type Work<'a, M> = &'a dyn Fn(&SimDisk, &mut M) -> Result<(), StoreError>;
+
+/// What a workload was told, and what must therefore hold after a crash.
+pub(crate) trait Memory: Clone + Debug + Default {
+    fn check(&self, machine: &Machine, disk: &SimDisk, end: End, what: &str);
 }
 
 /// What happened to the machine.
@@ -59,15 +160,13 @@ impl End {
     }
 }
 
-/// Every choice at one place, and some throws of the die.
-pub(crate) fn ends(unsynced: usize) -> Vec<End> {
-    let mut ends = vec![End::Kill, End::Power(Crash::LoseAll), End::Power(Crash::KeepAll)];
-    for place in 0..unsynced {
-        let choices = [Crash::LoseOnly(place), Crash::KeepOnly(place), Crash::TearOnly(place), Crash::ZeroOnly(place)];
-        ends.extend(choices.map(End::Power));
-    }
-    ends.extend((0..6).map(|seed| End::Power(Crash::Seeded(seed))));
-    ends
+/// Every way in which a life can end on this disk, now, each on a copy of it.
+pub(crate) fn ended(stopped: &SimDisk) -> impl Iterator<Item = (End, SimDisk)> {
+    USUAL.ends(stopped).map(|end| {
+        let disk = stopped.copy();
+        end.strike(&disk);
+        (end, disk)
+    })
 }
 
 pub(crate) type Workload = fn(&Store, &mut Told) -> Result<(), StoreError>;
@@ -76,15 +175,6 @@ pub(crate) type Workload = fn(&Store, &mut Told) -> Result<(), StoreError>;
 pub(crate) fn prepared(before: Workload) -> (SimDisk, Told) {
     let (disk, mut told) = (SimDisk::new(), Told::default());
     before(&open(&disk).unwrap(), &mut told).unwrap();
-    (disk, told)
-}
-
-/// Runs `before`, then `work` up to the operation, and gives what was told until then.
-pub(crate) fn run_until(before: Workload, work: Workload, operation: u64) -> (SimDisk, Told) {
-    let (disk, mut told) = prepared(before);
-    disk.stop_before(disk.operations() + operation);
-    let outcome = open(&disk).and_then(|store| work(&store, &mut told));
-    assert!(outcome.is_err(), "stopped before operation {operation} and yet done");
     (disk, told)
 }
 
@@ -98,17 +188,13 @@ pub(crate) fn operations_of(before: Workload, work: Workload) -> u64 {
     disk.operations() - first
 }
 
+/// Crashes the workload of one store everywhere, its opening and its closing included.
 pub(crate) fn crash_everywhere(before: Workload, work: Workload) {
-    let operations = operations_of(before, work);
-    assert!(operations > 0);
-    for operation in 1..=operations {
-        let choices = ends(run_until(before, work, operation).0.unsynced());
-        for end in choices {
-            let (disk, told) = run_until(before, work, operation);
-            end.strike(&disk);
-            check_aftermath(&disk, &told, end, &format!("operation {operation} of {operations}, {end:?}"));
-        }
-    }
+    USUAL.crash_everywhere(&in_one_store(before), &in_one_store(work));
+}
+
+fn in_one_store(work: Workload) -> impl Fn(&SimDisk, &mut Told) -> Result<(), StoreError> {
+    move |disk, told| open(disk).and_then(|store| work(&store, told))
 }
 
 pub(crate) fn nothing(_: &Store, _: &mut Told) -> Result<(), StoreError> {

@@ -1,12 +1,19 @@
 //! Everything this store writes, interrupted at every disk operation, on the simulated disk.
 //!
-//! A workload says what it was told (acknowledged) as it goes. It is run once to count its operations, then once more
-//! for every operation and every choice a crash has at that point. Afterwards: what was acknowledged is there, what was
-//! not is absent or whole, opening twice changes nothing more, and the store takes new work.
+//! A workload says what it was told (acknowledged) as it goes. It is run once to count its operations, then up to each
+//! of them, and the disk is copied for every choice a crash has at that point. Afterwards: what was acknowledged is
+//! there, what was not is absent or whole, a reader sees what the next writer will, opening twice changes nothing more,
+//! an opening that is cut leads to the same, and the store takes new work.
 
 mod aftermath;
+mod anything;
 mod faults;
+mod ledger;
 mod machine;
 mod recovery;
+mod replay;
+mod streams;
 mod told;
+mod verdict;
+mod view;
 mod workloads;

@@ -14,7 +14,7 @@ use lastword::storage::sim::{Crash, SimDisk};
 
 use self::judge::{Files, files};
 use self::scenes::{LATER, Scene, scenes};
-use crate::machine::{End, ends};
+use crate::machine::{End, ended};
 
 /// Pairs of crashes, taken in turn: all of them at every place would be too many.
 const PAIRS: [(End, End); 2] =
@@ -53,24 +53,22 @@ impl Scene {
         self.expected().check(disk, LATER, &what);
     }
 
-    /// Each operation of the recovery, and how many unsynced places a crash before it has a choice about.
-    fn places(&self) -> Vec<(u64, usize)> {
-        let unsynced = |operation| {
-            let disk = self.laid();
-            self.stop(&disk, operation).map(|()| (operation, disk.unsynced()))
+    /// Each operation of the recovery, and the disk on which it was stopped before it.
+    fn stopped(&self) -> Vec<(u64, SimDisk)> {
+        let laid = self.laid();
+        let stopped = |operation| {
+            let disk = laid.copy();
+            self.stop(&disk, operation).map(|()| (operation, disk))
         };
-        (1..).map_while(unsynced).collect()
+        (1..).map_while(stopped).collect()
     }
 
     fn crash_everywhere(&self) {
         let undisturbed = self.undisturbed();
-        let places = self.places();
-        assert!(places.len() >= 5, "{}: a save has more than {} operations", self.name, places.len());
-        for (operation, unsynced) in places {
-            for end in ends(unsynced) {
-                let disk = self.laid();
-                self.stop(&disk, operation).unwrap();
-                end.strike(&disk);
+        let stopped = self.stopped();
+        assert!(stopped.len() >= 5, "{}: a save has more than {} operations", self.name, stopped.len());
+        for (operation, stopped) in stopped {
+            for (end, disk) in ended(&stopped) {
                 self.check(&disk, &undisturbed, &format!("operation {operation}, {end:?}"));
             }
         }
@@ -79,19 +77,18 @@ impl Scene {
     /// A second crash, at each operation of the recovery from the first.
     fn crash_twice(&self) {
         let undisturbed = self.undisturbed();
-        for ((first, _), (end, again)) in self.places().into_iter().zip(PAIRS.into_iter().cycle()) {
-            self.crash_again(first, end, again, &undisturbed);
+        for ((first, stopped), (end, again)) in self.stopped().into_iter().zip(PAIRS.into_iter().cycle()) {
+            end.strike(&stopped);
+            self.crash_again(&stopped, again, &undisturbed, &format!("operation {first}, {end:?}"));
         }
     }
 
-    fn crash_again(&self, first: u64, end: End, again: End, undisturbed: &Files) {
+    fn crash_again(&self, crashed: &SimDisk, again: End, undisturbed: &Files, what: &str) {
         for second in 1.. {
-            let disk = self.laid();
-            self.stop(&disk, first).unwrap();
-            end.strike(&disk);
+            let disk = crashed.copy();
             let is_through = self.stop(&disk, second).is_none();
             again.strike(&disk);
-            self.check(&disk, undisturbed, &format!("operation {first}, {end:?}, operation {second}, {again:?}"));
+            self.check(&disk, undisturbed, &format!("{what}, operation {second}, {again:?}"));
             if is_through {
                 return;
             }

@@ -363,3 +363,42 @@ fn or_no_room(error: StorageError) -> Refusal {
         false => Refusal::Failed(error),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::model::{RunId, SessionId};
+    use crate::storage::sim::SimDisk;
+
+    /// Lines may be logged between the sync of a journal and the release: the segment that holds them stays.
+    #[test]
+    fn a_segment_is_free_only_when_all_that_it_holds_is_synced() {
+        let disk: SharedDisk = Arc::new(SimDisk::new());
+        let options = CommitOptions { segment_bytes: 1024, log_bytes: 4096, ..CommitOptions::default() };
+        let layout = Layout::new(Path::new("/data"));
+        let path = Path::new("/journal");
+        let stream = Stream::new(&SessionId::parse("s").unwrap(), &RunId::parse("r").unwrap(), path, 0);
+        let (stream, file) = (Arc::new(stream), Arc::from(disk.open(path, Access::CreateNew).unwrap()));
+        stream.hold(&file);
+        let mut log = Log::new(disk, layout, "store", options, FoundLog::default());
+        let take = |log: &mut Log, offset: u64| {
+            stream.note_written(offset + 600);
+            log.take(&stream, 1, offset, Logged::Lines(&[b'x'; 600])).unwrap();
+            stream.note_logged(offset + 600);
+            log.sync().unwrap();
+        };
+        take(&mut log, 0);
+        stream.secure().unwrap();
+        take(&mut log, 600);
+        log.release();
+        assert_eq!(log.live.len(), 1, "the first is durable elsewhere");
+        take(&mut log, 1_200);
+        log.release();
+        assert_eq!(log.live.len(), 2, "the second is not");
+        stream.secure().unwrap();
+        log.release();
+        assert_eq!((log.live.len(), log.free.len()), (1, 1));
+    }
+}

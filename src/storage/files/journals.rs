@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::overlay::PatchedBytes;
+use super::overlay::{PatchedBytes, Patches};
 use super::record::RunRecord;
 use super::tail::{FoundTail, find_tail};
 use super::unsure::Unsure;
@@ -172,7 +172,7 @@ impl FileStorage {
         run: &RunId,
     ) -> Result<Option<Box<dyn JournalBytes>>, StorageError> {
         let path = self.layout.journal(session, run);
-        let patches = self.overlay()?.and_then(|overlay| overlay.patches(session, run));
+        let patches = self.patches(session, run)?;
         let file = open_plain(&*self.disk, &path)?.map(|(file, _)| file);
         if self.is_deleted(session)? {
             return Ok(None);
@@ -185,9 +185,18 @@ impl FileStorage {
         })
     }
 
+    /// What a reader has to see of a run beside its file, unless the run was removed.
+    fn patches(&self, session: &SessionId, run: &RunId) -> Result<Option<&Patches>, StorageError> {
+        let Some(patches) = self.overlay()?.and_then(|overlay| overlay.patches(session, run)) else { return Ok(None) };
+        let path = self.layout.journal(session, run);
+        let inode = optional(self.disk.stat(&path)).attempt("look at", &path)?.map(|stat| stat.inode);
+        let do_count = patches.fit(inode) && !self.is_removed(session, run)?;
+        Ok(do_count.then_some(patches))
+    }
+
     pub(super) fn run_file_len(&self, session: &SessionId, run: &RunId) -> Result<Option<u64>, StorageError> {
         let path = self.layout.journal(session, run);
-        let patches = self.overlay()?.and_then(|overlay| overlay.patches(session, run));
+        let patches = self.patches(session, run)?;
         let len = optional(self.disk.stat(&path)).attempt("look at", &path)?.map(|stat| stat.len);
         if self.is_deleted(session)? {
             return Ok(None);
@@ -195,7 +204,7 @@ impl FileStorage {
         Ok(match (len, patches) {
             (len, None) => len,
             (None, Some(patches)) if !patches.starts() => None,
-            (len, Some(patches)) => Some(len.unwrap_or(0).max(patches.end())),
+            (len, Some(patches)) => Some(patches.len_of(len.unwrap_or(0))),
         })
     }
 
@@ -207,7 +216,9 @@ impl FileStorage {
         let names = optional(self.disk.read_dir(&folder)).attempt("list", &folder)?.unwrap_or_default();
         let mut runs: Vec<RunId> =
             names.iter().filter(|entry| !entry.is_dir).filter_map(|entry| Layout::run_of(&entry.name)).collect();
-        runs.extend(self.overlay()?.into_iter().flat_map(|overlay| overlay.runs_of(session)).cloned());
+        for run in self.overlay()?.into_iter().flat_map(|overlay| overlay.runs_of(session)) {
+            runs.extend((!self.is_removed(session, run)?).then(|| run.clone()));
+        }
         runs.sort_unstable();
         runs.dedup();
         Ok(runs)

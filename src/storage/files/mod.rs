@@ -258,11 +258,15 @@ impl FileStorage {
         self.put_gates[hash % PUT_GATES].lock()
     }
 
-    /// A folder that is there and durable. The folder above is synced once a process, not once a call.
+    /// A folder that is there and durable, and so are those above it: whoever created them may have died before that.
+    /// The folder above is synced once a process, not once a call.
     fn ensure_dirs(&self, path: &Path) -> Result<(), StorageError> {
         let is_known = self.durable_dirs.lock().contains(path);
         if is_known && optional(self.disk.stat(path)).attempt("open", path)?.is_some() {
             return Ok(());
+        }
+        if let Some(above) = path.parent().filter(|above| *above != self.layout.root()) {
+            self.ensure_dirs(above)?;
         }
         folders::ensure_dirs(&*self.disk, path)?;
         let mut known = self.durable_dirs.lock();

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::survey::{LogContents, Survey};
+use super::replay::{Patch, Rebuilt};
+use super::survey::Survey;
+use super::write::open_plain;
 use crate::model::{RunId, SessionId};
 use crate::storage::contract::JournalBytes;
 use crate::storage::disk::{Disk, DiskFile, read_full};
-use crate::storage::error::{Attempt, StorageError, optional};
+use crate::storage::error::{Attempt, StorageError};
 use crate::storage::layout::Layout;
 
 /// Lines that belong into journals, each with its place.
@@ -18,6 +20,8 @@ pub(super) struct Overlay {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Patches {
     lines: Vec<(u64, Vec<u8>)>,
+    /// The file of whose end nothing counts beside them, by its inode.
+    instead_of: Option<u64>,
 }
 
 impl Overlay {
@@ -27,8 +31,16 @@ impl Overlay {
         let mut overlay = Overlay::default();
         for (key, records) in &contents.runs {
             let path = layout.journal(&key.0, &key.1);
-            let len = optional(disk.stat(&path)).attempt("look at", &path)?.map_or(0, |stat| stat.len);
-            overlay.runs.insert(key.clone(), Patches::of(&contents, records, len));
+            let found = open_plain(disk, &path)?;
+            let len = found.as_ref().map_or(0, |(_, stat)| stat.len);
+            let patch = Patch { session: &key.0, run: &key.1, lines: contents.lines_of(records, len) };
+            let rebuilt = match found {
+                Some((file, stat)) => {
+                    patch.rebuilt(&*file, len).attempt("read", &path)?.map(|rebuilt| (stat.inode, rebuilt))
+                }
+                None => None,
+            };
+            overlay.runs.insert(key.clone(), Patches::of(&patch, rebuilt));
         }
         Ok(overlay)
     }
@@ -47,9 +59,19 @@ impl Overlay {
 }
 
 impl Patches {
-    fn of(contents: &LogContents<'_>, records: &super::survey::RunRecords<'_>, len: u64) -> Self {
-        let lines = contents.lines_of(records, len);
-        Patches { lines: lines.into_iter().map(|(offset, bytes)| (offset, bytes.to_vec())).collect() }
+    fn of(patch: &Patch<'_>, rebuilt: Option<(u64, Rebuilt)>) -> Self {
+        match rebuilt {
+            Some((inode, rebuilt)) => Patches { lines: vec![(rebuilt.from, rebuilt.tail)], instead_of: Some(inode) },
+            None => {
+                let lines = patch.lines.iter().map(|(offset, bytes)| (*offset, bytes.to_vec())).collect();
+                Patches { lines, instead_of: None }
+            }
+        }
+    }
+
+    /// Whether they count beside the file with this inode: not if a writer has put another in its place since.
+    pub(super) fn fit(&self, inode: Option<u64>) -> bool {
+        self.instead_of.is_none_or(|known| Some(known) == inode)
     }
 
     /// Whether a journal could be made of these alone.
@@ -57,8 +79,12 @@ impl Patches {
         self.lines.first().is_some_and(|(offset, _)| *offset == 0)
     }
 
-    /// The journal's length with these in it.
-    pub(super) fn end(&self) -> u64 {
+    /// The length of a journal of this length with these in it.
+    pub(super) fn len_of(&self, len: u64) -> u64 {
+        if self.instead_of.is_some() { self.end() } else { self.end().max(len) }
+    }
+
+    fn end(&self) -> u64 {
         self.lines.iter().map(|(offset, bytes)| offset + bytes.len() as u64).max().unwrap_or(0)
     }
 }
@@ -77,9 +103,9 @@ impl JournalBytes for PatchedBytes {
             Some(file) => read_full(&**file, buffer, offset).attempt("read", &self.path)?,
             None => 0,
         };
-        let patched_to = self.patches.end().saturating_sub(offset).min(buffer.len() as u64) as usize;
-        let len = from_file.max(patched_to);
-        buffer[from_file..len].fill(0);
+        let patched_to = self.patches.len_of(offset + from_file as u64).saturating_sub(offset);
+        let len = patched_to.min(buffer.len() as u64) as usize;
+        buffer[from_file.min(len)..len].fill(0);
         for (start, bytes) in &self.patches.lines {
             let from = (*start).max(offset);
             let to = (start + bytes.len() as u64).min(offset + len as u64);

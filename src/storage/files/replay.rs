@@ -26,13 +26,41 @@ pub(super) struct Reopened {
 }
 
 /// Lines of one journal that the log holds.
-struct Patch<'a> {
-    session: &'a SessionId,
-    run: &'a RunId,
-    lines: Vec<(u64, &'a [u8])>,
+pub(super) struct Patch<'a> {
+    pub(super) session: &'a SessionId,
+    pub(super) run: &'a RunId,
+    pub(super) lines: Vec<(u64, &'a [u8])>,
+}
+
+/// A journal's end as it must be where other bytes stand in place of acknowledged lines.
+pub(super) struct Rebuilt {
+    /// Where it begins: no line of the log before this place is missing.
+    pub(super) from: u64,
+    /// The first record in whose place something else stands.
+    conflict: u64,
+    old: Vec<u8>,
+    pub(super) tail: Vec<u8>,
 }
 
 impl Patch<'_> {
+    /// Acknowledged lines win over what stands in their places. Lines behind it whose numbers nobody else has stay.
+    /// Nothing if nothing stands there, or only the zeroes of a page that was never written.
+    pub(super) fn rebuilt(&self, file: &dyn DiskFile, len: u64) -> std::io::Result<Option<Rebuilt>> {
+        let Some((from, conflict)) = first_conflict(self, file, len)? else { return Ok(None) };
+        let mut old = vec![0; (len - from) as usize];
+        read_full(file, &mut old, from)?;
+        let mut tail = old[..old.len().min((self.end() - from) as usize)].to_vec();
+        tail.resize((self.end() - from) as usize, 0);
+        let mut last_seq = 0;
+        for (offset, lines) in self.lines.iter().filter(|(offset, _)| *offset >= from) {
+            let start = (offset - from) as usize;
+            tail[start..start + lines.len()].copy_from_slice(lines);
+            last_seq = last_seq.max(last_seq_of(lines));
+        }
+        push_later_lines(self, &old, last_seq, &mut tail);
+        Ok(Some(Rebuilt { from, conflict, old, tail }))
+    }
+
     fn end(&self) -> u64 {
         self.lines.iter().map(|(offset, lines)| offset + lines.len() as u64).max().unwrap_or(0)
     }
@@ -71,7 +99,13 @@ impl FileStorage {
                 is_filled: file.header.is_some() && file.len >= options.segment_bytes,
             });
         }
-        Ok(FoundLog { slots, newest: survey.newest, next_index: survey.next_index })
+        Ok(FoundLog { slots, newest: survey.newest + self.jump(), next_index: survey.next_index })
+    }
+
+    /// How many numbers of segments are left out. A crash may have taken the header of a segment and left its records,
+    /// or shown again the header that stood there before; if its number were given again, they would count.
+    fn jump(&self) -> u64 {
+        u64::from(self.entropy.next() as u32)
     }
 
     fn replay(&self, contents: &LogContents<'_>, findings: &mut Vec<Finding>) -> Result<(), StorageError> {
@@ -88,7 +122,7 @@ impl FileStorage {
     }
 
     /// Whether a removal was recorded, which replaying must not undo.
-    fn is_removed(&self, session: &SessionId, run: &RunId) -> Result<bool, StorageError> {
+    pub(super) fn is_removed(&self, session: &SessionId, run: &RunId) -> Result<bool, StorageError> {
         let is_marked = || Ok(self.read_record(session, run)?.is_some_and(|record| record.removed_at.is_some()));
         Ok(self.is_deleted(session)? || is_marked()?)
     }
@@ -128,8 +162,8 @@ impl FileStorage {
         findings: &mut Vec<Finding>,
     ) -> Result<(), StorageError> {
         let path = self.layout.journal(patch.session, patch.run);
-        if let Some(at) = first_conflict(patch, file, len).attempt("read", &path)? {
-            findings.push(self.rebuild(patch, file, at, len)?);
+        if let Some(rebuilt) = patch.rebuilt(file, len).attempt("read", &path)? {
+            findings.push(self.rebuild(patch, file, &rebuilt)?);
             return Ok(());
         }
         for (offset, lines) in &patch.lines {
@@ -173,29 +207,18 @@ impl FileStorage {
         Ok(())
     }
 
-    /// Other bytes stand where acknowledged lines belong: those win, and what stood there is kept. Lines behind it
-    /// whose numbers nobody else has stay in the journal.
+    /// Other bytes stand where acknowledged lines belong: those win, and what stood there is kept.
     ///
     /// A crash leaves the old journal, and perhaps a kept copy of its end, or the new one.
-    fn rebuild(&self, patch: &Patch<'_>, file: &dyn DiskFile, at: u64, len: u64) -> Result<Finding, StorageError> {
+    fn rebuild(&self, patch: &Patch<'_>, file: &dyn DiskFile, rebuilt: &Rebuilt) -> Result<Finding, StorageError> {
         let path = self.layout.journal(patch.session, patch.run);
-        let mut old = vec![0; (len - at) as usize];
-        read_full(file, &mut old, at).attempt("read", &path)?;
-        self.keep(patch.session, &format!("{}-replaced-at-{at}", patch.run), &old)?;
-        let mut tail = old[..old.len().min((patch.end() - at) as usize)].to_vec();
-        tail.resize((patch.end() - at) as usize, 0);
-        let mut last_seq = 0;
-        for (offset, lines) in patch.lines.iter().filter(|(offset, _)| *offset >= at) {
-            let start = (offset - at) as usize;
-            tail[start..start + lines.len()].copy_from_slice(lines);
-            last_seq = last_seq.max(last_seq_of(lines));
-        }
-        push_later_lines(patch, &old, last_seq, &mut tail);
-        self.replace_end(&path, file, at, &tail)?;
+        let from = rebuilt.from;
+        self.keep(patch.session, &format!("{}-replaced-at-{from}", patch.run), &rebuilt.old)?;
+        self.replace_end(&path, file, from, &rebuilt.tail)?;
         self.sync_folders_of(patch.session)?;
         let message =
             "other bytes stood where acknowledged events belong; the events were put back, the bytes kept in _kept";
-        Ok(self.run_finding("duplicate_seq", patch, &path, at, message))
+        Ok(self.run_finding("duplicate_seq", patch, &path, rebuilt.conflict, message))
     }
 
     /// Replaces all of a file from this place on, whole or not at all.
@@ -213,7 +236,6 @@ impl FileStorage {
     /// Makes the names of a session's journals durable, whoever created them.
     pub(super) fn sync_folders_of(&self, session: &SessionId) -> Result<(), StorageError> {
         let folder = self.layout.journals_of(session);
-        self.ensure_dirs(&self.layout.journals())?;
         self.ensure_dirs(&folder)?;
         self.disk.sync_dir(&folder).attempt("sync the folder", &folder)
     }
@@ -247,15 +269,18 @@ fn is_in_the_way(cause: &std::io::Error) -> bool {
     matches!(cause.kind(), std::io::ErrorKind::IsADirectory | std::io::ErrorKind::NotADirectory)
 }
 
-/// Where the first record begins in whose place something else stands: not nothing, and not the zeroes of a page that
-/// was never written.
-fn first_conflict(patch: &Patch<'_>, file: &dyn DiskFile, len: u64) -> std::io::Result<Option<u64>> {
-    let mut there = Vec::new();
+/// The first record in whose place something else stands: not nothing, and not the zeroes of a page that was never
+/// written. Before it the first record that is not there, from which on the journal must be written anew.
+fn first_conflict(patch: &Patch<'_>, file: &dyn DiskFile, len: u64) -> std::io::Result<Option<(u64, u64)>> {
+    let (mut there, mut missing) = (Vec::new(), None);
     for (offset, lines) in &patch.lines {
         there.resize(lines.len().min(len.saturating_sub(*offset) as usize), 0);
         read_full(file, &mut there, *offset)?;
         if there.iter().zip(*lines).any(|(old, new)| old != new && *old != 0) {
-            return Ok(Some(*offset));
+            return Ok(Some((missing.unwrap_or(*offset), *offset)));
+        }
+        if there != *lines {
+            missing.get_or_insert(*offset);
         }
     }
     Ok(None)

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::files::{add_to_journal, line, put_sidecar, put_waiting_session};
 use super::judge::{Files, files};
 use super::scenes::{LATER, Scene, read};
-use crate::machine::ends;
+use crate::machine::ended;
 
 /// How many looks there are.
 const MAX: u64 = 12;
@@ -72,11 +72,8 @@ fn lay(disk: &SimDisk, files: &Files) {
 /// Cuts a look before each of its operations, in every way, and goes on looking.
 fn crash_everywhere(scene: &Scene, looks: u64) {
     let given_up = spent(MAX as usize);
-    for (operation, unsynced) in scene.places() {
-        for end in ends(unsynced) {
-            let disk = scene.laid();
-            scene.stop(&disk, operation).unwrap();
-            end.strike(&disk);
+    for (operation, stopped) in scene.stopped() {
+        for (end, disk) in ended(&stopped) {
             let what = format!("{looks} looks, operation {operation}, {end:?}\n{}", disk.log().join("\n"));
             let counted = attempts(&disk).unwrap_or(MAX);
             assert!(counted == looks || counted == looks + 1, "{counted} are counted: {what}");

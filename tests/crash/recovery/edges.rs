@@ -6,7 +6,7 @@ use lastword::{After, Event, RunId, StoreError};
 use super::files::RUN;
 use super::judge::files;
 use super::scenes::{HALF, LATER, Scene, begun, interrupted, read};
-use crate::machine::{End, ends, id, open, open_at};
+use crate::machine::{End, ended, id, open, open_at};
 
 /// A turn whose last event is not durable.
 fn buffered(disk: &SimDisk) {
@@ -29,18 +29,14 @@ fn check_unsynced_end(disk: &SimDisk, scene: &Scene, what: &str) {
 #[test]
 fn rows_stay_although_a_power_cut_takes_the_events_that_they_came_from() {
     let scene = Scene::read("an event that is not durable", buffered, HALF, 1);
-    for (operation, unsynced) in scene.places() {
-        for end in ends(unsynced) {
-            let disk = scene.laid();
-            scene.stop(&disk, operation).unwrap();
-            end.strike(&disk);
+    for (operation, stopped) in scene.stopped() {
+        for (end, disk) in ended(&stopped) {
             check_unsynced_end(&disk, &scene, &format!("operation {operation}, {end:?}\n{}", disk.log().join("\n")));
         }
     }
-    for end in ends(2) {
-        let disk = scene.laid();
-        read(&disk).unwrap();
-        end.strike(&disk);
+    let recovered = scene.laid();
+    read(&recovered).unwrap();
+    for (end, disk) in ended(&recovered) {
         assert!(files(&disk).sidecar.contains("sea."), "a recovery that was told is durable: {end:?}");
         check_unsynced_end(&disk, &scene, &format!("recovered, then {end:?}"));
     }
@@ -60,10 +56,9 @@ fn a_dead_run_that_is_closed_for_a_follower_is_folded_once_wherever_that_is_cut(
     let calm = scene.laid();
     follow(&calm).unwrap();
     let undisturbed = files(&calm);
-    for (operation, _) in scene.places() {
+    for (operation, stopped) in scene.stopped() {
         for end in [End::Kill, End::Power(Crash::LoseAll)] {
-            let disk = scene.laid();
-            scene.stop(&disk, operation).unwrap();
+            let disk = stopped.copy();
             end.strike(&disk);
             follow(&disk).unwrap();
             assert!(end.is_power() || files(&disk) == undisturbed, "operation {operation}: {:?}", files(&disk));
