@@ -105,11 +105,6 @@ impl Layout {
         digits.parse().ok().filter(|index| name == format!("segment-{index:04}"))
     }
 
-    /// What says that a sync failed in this boot of the machine.
-    pub fn unsure_mark(&self) -> PathBuf {
-        self.root.join("_unsure")
-    }
-
     /// What was kept of this commit log.
     pub fn kept_log(&self) -> PathBuf {
         self.kept().join("_commit_log")

@@ -20,12 +20,24 @@ pub struct Holder {
     pub started_at: f64,
     /// In which boot of the machine.
     pub boot_id: String,
+    /// Whether a sync failed in that boot, so that pages that look written may never reach the medium.
+    #[serde(default, rename = "unsure", skip_serializing_if = "std::ops::Not::not")]
+    pub is_unsure: bool,
+}
+
+impl Holder {
+    /// Always as long, so that one write replaces the note of an earlier holder, and takes no room on a full disk.
+    fn note(&self) -> Vec<u8> {
+        let note = serde_json::to_string(self).expect("numbers and text become JSON");
+        format!("{note:<NOTE_BYTES$}\n").into_bytes()
+    }
 }
 
 /// The right to write a data directory, for as long as this value lives.
 #[derive(Debug)]
 pub(crate) struct WriterLock {
     _lock: Box<dyn DiskLock>,
+    is_unsure: bool,
 }
 
 impl WriterLock {
@@ -40,12 +52,17 @@ impl WriterLock {
             }
             Err(cause) => return Err(StorageError::io("lock", &path, cause)),
         };
-        let holder = Holder { pid: std::process::id(), started_at: now.seconds(), boot_id: disk.boot_id() };
-        // Always as long, so that one write replaces the note of an earlier holder.
-        let note = serde_json::to_string(&holder).expect("numbers and text become JSON");
-        let note = format!("{note:<NOTE_BYTES$}\n").into_bytes();
-        write_full(lock.file(), &note, 0).map_err(|(_, cause)| StorageError::io("write", &path, cause))?;
-        Ok(WriterLock { _lock: lock })
+        let boot_id = disk.boot_id();
+        let is_unsure = holder(disk, layout).is_some_and(|last| last.is_unsure && last.boot_id == boot_id);
+        let own = Holder { pid: std::process::id(), started_at: now.seconds(), boot_id, is_unsure };
+        write_full(lock.file(), &own.note(), 0).map_err(|(_, cause)| StorageError::io("write", &path, cause))?;
+        Ok(WriterLock { _lock: lock, is_unsure })
+    }
+
+    /// Whether a sync failed in this boot, by this holder or one before it. After a restart of the machine every page
+    /// is what the medium holds.
+    pub(crate) fn is_unsure(&self) -> bool {
+        self.is_unsure
     }
 }
 
@@ -55,4 +72,12 @@ pub(crate) fn holder(disk: &dyn Disk, layout: &Layout) -> Option<Holder> {
     let mut note = vec![0; RECORD_BYTES_MAX as usize];
     let len = read_full(&*file, &mut note, 0).ok()?;
     serde_json::from_slice(&note[..len]).ok()
+}
+
+/// Notes that a sync failed. It has to survive this process, not a power cut. If even this fails, nothing more can be
+/// done here.
+pub(crate) fn mark_unsure(disk: &dyn Disk, layout: &Layout) {
+    if let (Some(holder), Ok(file)) = (holder(disk, layout), disk.open(&layout.lock(), Access::Write)) {
+        let _ = write_full(&*file, &Holder { is_unsure: true, ..holder }.note(), 0);
+    }
 }

@@ -1,30 +1,29 @@
 //! What happens after a failed sync: nothing more is written.
 //!
 //! A kernel marks pages clean although it could not write them, and the next sync says that all is well. So the first
-//! failure stops the store for good, and a mark on the disk tells the next one to trust no page of this boot.
+//! failure stops the store for good, and a mark in the lock's note tells the next one to trust no page of this boot.
 
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::storage::disk::{Access, SharedDisk, write_full};
+use crate::storage::disk::SharedDisk;
 use crate::storage::error::StorageError;
+use crate::storage::layout::Layout;
+use crate::storage::lock;
 
 /// Stops a store at its first failed sync.
 pub(in crate::storage) struct Latch {
     is_stopped: AtomicBool,
     cause: Mutex<Option<Box<StorageError>>>,
     disk: SharedDisk,
-    mark: PathBuf,
-    boot_id: String,
+    layout: Layout,
 }
 
 impl Latch {
-    pub(in crate::storage) fn new(disk: SharedDisk, mark: PathBuf) -> Self {
-        let boot_id = disk.boot_id();
-        Latch { is_stopped: AtomicBool::new(false), cause: Mutex::default(), disk, mark, boot_id }
+    pub(in crate::storage) fn new(disk: SharedDisk, layout: Layout) -> Self {
+        Latch { is_stopped: AtomicBool::new(false), cause: Mutex::default(), disk, layout }
     }
 
     #[inline]
@@ -52,7 +51,7 @@ impl Latch {
     /// Stops the store because of a failure. The first cause stands.
     pub(in crate::storage) fn stop(&self, cause: &StorageError) {
         if self.set(cause) {
-            self.leave_mark();
+            lock::mark_unsure(&*self.disk, &self.layout);
         }
     }
 
@@ -67,14 +66,6 @@ impl Latch {
         first.get_or_insert_with(|| Box::new(cause.clone()));
         self.is_stopped.store(true, Ordering::Release);
         is_first
-    }
-
-    /// It has to survive this process, not a power cut, after which every page is what the medium holds. If even this
-    /// fails, nothing more can be done here.
-    fn leave_mark(&self) {
-        if let Ok(file) = self.disk.open(&self.mark, Access::CreateNew) {
-            let _ = write_full(&*file, self.boot_id.as_bytes(), 0);
-        }
     }
 }
 

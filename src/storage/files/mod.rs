@@ -30,7 +30,7 @@ use super::commit::{CommitOptions, Committer, Latch};
 use super::contract::{
     Birth, Document, DocumentEntry, DocumentHead, JournalBytes, OpenedJournal, Put, PutOutcome, Storage,
 };
-use super::disk::{Access, Disk, SharedDisk, read_full};
+use super::disk::{Disk, SharedDisk};
 use super::error::{Attempt, StorageError, optional};
 use super::finding::Finding;
 use super::folders;
@@ -123,7 +123,7 @@ impl FileStorage {
         } else if optional(disk.stat(root)).attempt("open", root)?.is_none() {
             return Err(StorageError::NoDirectory { path: root.to_owned() });
         }
-        let latch = Arc::new(Latch::new(disk.clone(), layout.unsure_mark()));
+        let latch = Arc::new(Latch::new(disk.clone(), layout.clone()));
         let mut storage = FileStorage {
             boot_id: disk.boot_id(),
             durable_dirs: Mutex::default(),
@@ -145,7 +145,11 @@ impl FileStorage {
             latch,
         };
         if options.mode == Mode::Write {
-            storage.lock = Some(storage.take_lock(options.allow_network_fs)?);
+            let lock = storage.take_lock(options.allow_network_fs)?;
+            if lock.is_unsure() {
+                storage.unsure.note_all();
+            }
+            storage.lock = Some(lock);
         }
         storage.store = storage.check_identity()?;
         if options.mode == Mode::Write {
@@ -223,25 +227,9 @@ impl FileStorage {
             // One that cannot be removed harms nobody, and must not keep a writer out.
             let _ = self.disk.remove_file(&root.join(&stale.name));
         }
-        self.heed_mark()?;
         let deleted = self.deleted_sessions()?;
         self.finish_deletions(&deleted, &names)?;
         Ok(deleted)
-    }
-
-    /// If a sync failed in this boot, no journal is trusted before it is written again. After a restart of the machine
-    /// every page is what the medium holds.
-    fn heed_mark(&self) -> Result<(), StorageError> {
-        let path = self.layout.unsure_mark();
-        let Some(file) = optional(self.disk.open(&path, Access::Read)).attempt("open", &path)? else { return Ok(()) };
-        let mut boot_id = vec![0; self.boot_id.len()];
-        let len = read_full(&*file, &mut boot_id, 0).attempt("read", &path)?;
-        match boot_id[..len] == *self.boot_id.as_bytes() {
-            true => self.unsure.note_all(),
-            // One that cannot be removed costs time, and nothing else.
-            false => drop(self.disk.remove_file(&path)),
-        }
-        Ok(())
     }
 
     fn must_write(&self) -> Result<(), StorageError> {
