@@ -33,6 +33,11 @@ impl LineEncoder {
         LineEncoder { shape: LineShape::new(session, run), draft: Draft::default() }
     }
 
+    /// The shape of the lines.
+    pub(crate) fn shape(&self) -> &LineShape {
+        &self.shape
+    }
+
     /// Appends the event's line, line feed included.
     pub fn encode(&mut self, seq: u64, now: Timestamp, event: &Event, out: &mut Vec<u8>) {
         let micros = event.moment().unwrap_or(now).micros().unsigned_abs();

@@ -54,11 +54,13 @@ impl Progress {
     /// What ended at this offset is durable, or never will be.
     pub(super) fn settle(&self, extent: u64, is_durable: bool) {
         let held_back = self.held_back.lock();
-        let is_last = self.unsettled.fetch_sub(1, Ordering::AcqRel) == 1;
-        match is_durable {
-            true => self.extent.fetch_max(if is_last { *held_back } else { extent }, Ordering::AcqRel),
-            false => u64::from(self.has_ended.swap(true, Ordering::AcqRel)),
-        };
+        if is_durable {
+            let is_last = self.unsettled.fetch_sub(1, Ordering::AcqRel) == 1;
+            self.extent.fetch_max(if is_last { *held_back } else { extent }, Ordering::AcqRel);
+        } else {
+            // It stays unsettled, so that nothing behind it is ever shown.
+            self.has_ended.store(true, Ordering::Release);
+        }
         drop(held_back);
         fence(Ordering::SeqCst);
         self.wake();
@@ -68,6 +70,10 @@ impl Progress {
     pub(super) fn end(&self) {
         self.has_ended.store(true, Ordering::Release);
         self.wake();
+    }
+
+    pub(super) fn extent(&self) -> u64 {
+        self.extent.load(Ordering::Acquire)
     }
 
     fn wake(&self) {

@@ -53,6 +53,14 @@ impl JournalReader {
         }
     }
 
+    /// The next record up to this offset, or of all that is there.
+    fn next_within(&mut self, extent: Option<u64>) -> Result<Option<Record<'_>>, StorageError> {
+        match extent {
+            Some(extent) => self.next_whole(extent),
+            None => self.next_record(),
+        }
+    }
+
     /// Shows every record of all that is there, in order.
     pub fn show_all(&mut self, mut show: impl FnMut(Record<'_>)) -> Result<(), StorageError> {
         loop {
@@ -112,6 +120,8 @@ pub struct RunReader {
     reader: Option<JournalReader>,
     options: ReadOptions,
     seen: SeenSeqs,
+    /// How far it may look, if it may not look everywhere.
+    extent: Option<u64>,
 }
 
 impl RunReader {
@@ -123,12 +133,17 @@ impl RunReader {
         options: ReadOptions,
     ) -> Result<Option<Self>, StorageError> {
         let reader = JournalReader::open(storage, session, run)?;
-        Ok(reader.map(|reader| RunReader { reader: Some(reader), options, seen: SeenSeqs::default() }))
+        Ok(reader.map(|reader| RunReader { reader: Some(reader), options, seen: SeenSeqs::default(), extent: None }))
+    }
+
+    /// The same, looking no further than this offset.
+    pub(crate) fn up_to(self, extent: Option<u64>) -> Self {
+        RunReader { extent, ..self }
     }
 
     fn find_next(&mut self) -> Result<Option<Found>, StorageError> {
         let Some(reader) = &mut self.reader else { return Ok(None) };
-        while let Some(record) = reader.next_record()? {
+        while let Some(record) = reader.next_within(self.extent)? {
             match record {
                 Record::Damage(damage) => return Ok(Some(Found::Damage(damage))),
                 Record::Event(event) => {
@@ -164,15 +179,17 @@ pub struct RunEvents {
     pub damage: Vec<Damage>,
 }
 
-/// Reads a run's events. A run without a journal has none.
+/// Reads a run's events, up to an offset if one is given. A run without a journal has none.
 pub fn read_events(
     storage: &Arc<dyn Storage>,
     session: &SessionId,
     run: &RunId,
     options: ReadOptions,
+    extent: Option<u64>,
 ) -> Result<RunEvents, StorageError> {
     let mut all = RunEvents::default();
-    for found in RunReader::open(storage, session, run, options)?.into_iter().flatten() {
+    let reader = RunReader::open(storage, session, run, options)?.map(|reader| reader.up_to(extent));
+    for found in reader.into_iter().flatten() {
         match found? {
             Found::Event(event) => all.events.push(event),
             Found::Damage(damage) => all.damage.push(damage),

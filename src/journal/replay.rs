@@ -74,19 +74,20 @@ impl Default for ReplayLimits {
 }
 
 /// Replays what lies behind a cursor, or everything without one: runs by their first event, then by id. Only runs from
-/// the cursor's on are read, and no further than the limits.
+/// the cursor's on are read, no further than the limits, and each no further than it may be shown.
 pub fn replay_session(
     storage: &Arc<dyn Storage>,
     session: &SessionId,
     cursor: Option<&Cursor>,
     limits: ReplayLimits,
+    shown: &dyn Fn(&RunId) -> Option<u64>,
 ) -> Result<Replay, StorageError> {
     let runs = runs_in_order(storage, session)?;
     let place = match place_of(cursor, &runs) {
         Ok(place) => place,
         Err(status) => return Ok(Replay { status, events: Vec::new() }),
     };
-    let mut collected = Collected { session, limits, bytes: 0, events: Vec::new() };
+    let mut collected = Collected { session, limits, shown, bytes: 0, events: Vec::new() };
     let mut after_seq = place.after_seq;
     for run in &runs[place.first_run..] {
         let status = collected.add_run(storage, run, after_seq)?;
@@ -136,6 +137,7 @@ fn place_of(cursor: Option<&Cursor>, runs: &[RunId]) -> Result<Place, ReplayStat
 struct Collected<'a> {
     session: &'a SessionId,
     limits: ReplayLimits,
+    shown: &'a dyn Fn(&RunId) -> Option<u64>,
     bytes: usize,
     events: Vec<(RunId, JournalEvent)>,
 }
@@ -150,7 +152,8 @@ impl Collected<'_> {
     ) -> Result<ReplayStatus, StorageError> {
         let mut is_known = after_seq == 0;
         let mut expected = after_seq + 1;
-        for found in RunReader::open(storage, self.session, run, ReadOptions::default())?.into_iter().flatten() {
+        let reader = RunReader::open(storage, self.session, run, ReadOptions::default())?;
+        for found in reader.map(|reader| reader.up_to((self.shown)(run))).into_iter().flatten() {
             let event = match found? {
                 Found::Damage(damage) if damage.kind == DamageKind::TornTail => continue,
                 Found::Damage(_) => return Ok(ReplayStatus::Malformed),

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use super::progress::{Attached, Progress};
 use super::shelf::Shelf;
 use crate::clock::{Clock, Timestamp};
-use crate::format::LineEncoder;
+use crate::format::{LineEncoder, LineShape, Record, Scanner};
 use crate::limits::{IDLE_LINES_BYTES_MAX, SEQ_MAX};
 use crate::model::{Event, InvalidEvent, RunId, SessionId};
 use crate::storage::{AppendFailure, Durability, Durable, JournalWriter, OpenedJournal, Seal, StorageError, Ticket};
@@ -102,6 +102,26 @@ struct Pen {
 struct Position {
     last_seq: u64,
     seal: Seal,
+}
+
+impl Position {
+    /// Where whole lines lead that got through before a failure. One of them may have ended the run.
+    #[cold]
+    fn after_kept(mut self, shape: &LineShape, lines: &[u8]) -> Self {
+        let mut scanner = Scanner::new(shape.clone(), 0);
+        let fed: Result<usize, std::convert::Infallible> = scanner.feed(lines.len(), |room| {
+            room.copy_from_slice(lines);
+            Ok(lines.len())
+        });
+        fed.expect("bytes in memory can be read");
+        while let Some(record) = scanner.next_record() {
+            if let Record::Event(event) = record {
+                self.last_seq += 1;
+                self.seal = self.seal.after_found(&event);
+            }
+        }
+        self
+    }
 }
 
 /// Events whose appender waits for the pen.
@@ -229,6 +249,11 @@ impl RunJournal {
         self.pen.try_lock().is_some_and(|pen| pen.position.seal.is_sealed())
     }
 
+    /// How far it may be shown.
+    pub(crate) fn shown_extent(&self) -> u64 {
+        self.progress.extent()
+    }
+
     /// When it was last appended to; 0 if never.
     pub fn last_used_micros(&self) -> i64 {
         self.last_used_micros.load(Ordering::Relaxed)
@@ -344,10 +369,10 @@ impl RunJournal {
     }
 
     fn publish_when_durable(&self, extent: u64, written: &Written) {
-        let Ok(ticket) = &written.outcome else { return };
-        let progress = self.progress.clone();
-        progress.hold_back(extent);
-        ticket.when_settled(move |is_durable| progress.settle(extent, is_durable));
+        let (Ok(ticket), Some(own)) = (&written.outcome, self.own.upgrade()) else { return };
+        self.progress.hold_back(extent);
+        // The journal stays open until then: without it nobody would know what is not to be shown yet.
+        ticket.when_settled(move |is_durable| own.progress.settle(extent, is_durable));
     }
 
     /// Whole lines that got through before a failure are shown, unless they should be durable.
@@ -405,7 +430,7 @@ impl Pen {
         if bytes == self.lines.len() {
             self.position = self.planned;
         } else {
-            self.position.last_seq += memchr::memchr_iter(b'\n', &self.lines[..bytes]).count() as u64;
+            self.position = self.position.after_kept(self.encoder.shape(), &self.lines[..bytes]);
             self.planned = self.position;
         }
         self.lines.clear();

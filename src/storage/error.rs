@@ -90,7 +90,7 @@ pub enum StorageError {
         run: RunId,
     },
     /// The run takes no more events, ever.
-    #[error("run {run} takes no more events: {why}")]
+    #[error("run {run} takes no more events, because {why}: begin another run")]
     Fenced {
         /// The run.
         run: RunId,
@@ -133,6 +133,9 @@ impl StorageError {
     }
 }
 
+/// What operating systems call an input or output error.
+const EIO: i32 = 5;
+
 fn is_full(cause: &io::Error) -> bool {
     matches!(cause.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
@@ -141,6 +144,7 @@ fn advice(cause: &io::Error) -> &'static str {
     match cause.kind() {
         _ if is_full(cause) => " (make room on the disk, then try again)",
         io::ErrorKind::PermissionDenied => " (give this user access to it)",
+        _ if cause.raw_os_error() == Some(EIO) => " (the device fails: look at the system's log)",
         io::ErrorKind::IsADirectory | io::ErrorKind::NotADirectory => " (something else lies in its place)",
         _ => "",
     }

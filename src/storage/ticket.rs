@@ -85,13 +85,16 @@ impl Ticket {
         told(self.outcome())
     }
 
-    /// Calls back, once, when it is settled: here and now if it is, else in the thread that settles it. What takes long
-    /// there keeps everybody else's tickets waiting.
+    /// Calls back, once, when it is settled: here and now if it is, else in a thread that holds no lock of ours and
+    /// belongs to all tickets. What takes long there keeps everybody else waiting. On a simulated disk there is no such
+    /// thread; there [`Store::commit`](crate::Store::commit) calls back.
     pub fn on_durable(self, callback: impl FnOnce(Result<Option<Durable>, StorageError>) + Send + 'static) {
         let settled = match self.claim {
             Claim::Pending(batch, commits) => {
-                if batch.when_settled(Box::new(move |outcome| callback(told(Some(outcome.clone()))))) {
-                    commits.hurry();
+                let callback: Callback = Box::new(move |outcome| callback(told(Some(outcome.clone()))));
+                match batch.call_back(callback) {
+                    None => commits.hurry(),
+                    Some((callback, outcome)) => callback(&outcome),
                 }
                 return;
             }
@@ -101,12 +104,12 @@ impl Ticket {
         callback(told(settled));
     }
 
-    /// The same for somebody who is in no hurry: it is settled when it is settled.
+    /// The same for ourselves, who are in no hurry, do little, and may be called with any lock held.
     pub(crate) fn when_settled(&self, callback: impl FnOnce(bool) + Send + 'static) {
         match &self.claim {
             Claim::NotAskedFor => callback(true),
             Claim::Settled(outcome) => callback(outcome.is_ok()),
-            Claim::Pending(batch, _) => drop(batch.when_settled(Box::new(move |outcome| callback(outcome.is_ok())))),
+            Claim::Pending(batch, _) => batch.when_settled(Box::new(move |outcome| callback(outcome.is_ok()))),
         }
     }
 }
@@ -115,7 +118,13 @@ fn told(outcome: Option<Outcome>) -> Result<Option<Durable>, StorageError> {
     outcome.transpose().map_err(|error| *error)
 }
 
-type Callback = Box<dyn FnOnce(&Outcome) + Send>;
+/// Somebody who wants to be told.
+pub(super) type Callback = Box<dyn FnOnce(&Outcome) + Send>;
+
+/// Tells somebody. One caller's panic is not to keep the next from being told.
+pub(super) fn tell(callback: Callback, outcome: &Outcome) {
+    let _ = catch_unwind(AssertUnwindSafe(|| callback(outcome)));
+}
 
 /// Appends that one sync makes durable.
 #[derive(Default)]
@@ -127,6 +136,9 @@ pub(super) struct Batch {
 #[derive(Default)]
 struct BatchState {
     outcome: Option<Outcome>,
+    /// Our own.
+    notes: Vec<Callback>,
+    /// Other people's.
     callbacks: Vec<Callback>,
 }
 
@@ -147,32 +159,37 @@ impl Batch {
         }
     }
 
-    /// Settles it for good, and tells everybody who asked.
-    pub(super) fn settle(&self, outcome: &Outcome) {
-        let callbacks = {
+    /// Settles it for good, and gives those who are still to be told: other people's callbacks, which may do anything.
+    pub(super) fn settle(&self, outcome: &Outcome) -> Vec<Callback> {
+        let (notes, callbacks) = {
             let mut state = self.state.lock();
             state.outcome.get_or_insert_with(|| outcome.clone());
-            std::mem::take(&mut state.callbacks)
+            (std::mem::take(&mut state.notes), std::mem::take(&mut state.callbacks))
         };
         self.settled.notify_all();
-        for callback in callbacks {
-            // One caller's panic is not to keep the next from being told.
-            let _ = catch_unwind(AssertUnwindSafe(|| callback(outcome)));
+        notes.into_iter().for_each(|note| note(outcome));
+        callbacks
+    }
+
+    fn when_settled(&self, note: Callback) {
+        let mut state = self.state.lock();
+        match state.outcome.clone() {
+            None => state.notes.push(note),
+            Some(outcome) => {
+                drop(state);
+                note(&outcome);
+            }
         }
     }
 
-    /// Calls back when it is settled, or at once if it is. Says whether that is still to come.
-    fn when_settled(&self, callback: Callback) -> bool {
+    /// Keeps a callback for later, or gives it back with the outcome if there is one.
+    fn call_back(&self, callback: Callback) -> Option<(Callback, Outcome)> {
         let mut state = self.state.lock();
         match state.outcome.clone() {
+            Some(outcome) => Some((callback, outcome)),
             None => {
                 state.callbacks.push(callback);
-                true
-            }
-            Some(outcome) => {
-                drop(state);
-                callback(&outcome);
-                false
+                None
             }
         }
     }

@@ -265,12 +265,13 @@ impl Store {
     /// A run's events one at a time, for journals too large to hold.
     pub fn events(&self, session: &SessionId, run: &RunId, options: ReadOptions) -> Result<RunReader, StoreError> {
         let reader = RunReader::open(&self.shared.storage, session, run, options)?;
+        let reader = reader.map(|reader| reader.up_to(self.shared.shown(session, run)));
         reader.ok_or_else(|| StoreError::RunNotFound { session: session.clone(), run: run.to_string() })
     }
 
     /// A run's events, each once, and the damage in its journal.
     pub fn read_events(&self, session: &SessionId, run: &RunId, options: ReadOptions) -> Result<RunEvents, StoreError> {
-        Ok(read_events(&self.shared.storage, session, run, options)?)
+        Ok(read_events(&self.shared.storage, session, run, options, self.shared.shown(session, run))?)
     }
 
     /// What a run's journal says of the run; nothing if it has none.
@@ -285,7 +286,8 @@ impl Store {
 
     /// The events of all of a session's runs behind a cursor.
     pub fn replay(&self, session: &SessionId, cursor: Option<&Cursor>) -> Result<Replay, StoreError> {
-        Ok(replay_session(&self.shared.storage, session, cursor, ReplayLimits::default())?)
+        let shown = |run: &RunId| self.shared.shown(session, run);
+        Ok(replay_session(&self.shared.storage, session, cursor, ReplayLimits::default(), &shown)?)
     }
 
     /// Moves a run's journal to the trash. Its id is not taken again. Refused while the run is not folded yet.
@@ -310,6 +312,14 @@ impl Shared {
         let run = Run { shared: self.clone(), gate: gate.clone(), journal, lease };
         run.renew_lease();
         run
+    }
+
+    /// How far a run may be shown, if not all of it: a store that is told to be durable shows nothing that a power cut
+    /// could take back.
+    fn shown(&self, session: &SessionId, run: &RunId) -> Option<u64> {
+        let is_durable = self.options.durability == Durability::Durable;
+        let open = is_durable.then(|| self.gates.of(session).open_run(run)).flatten();
+        open.map(|journal| journal.shown_extent())
     }
 
     /// The journal of a run, the one that is open if there is one: a journal has one writer.

@@ -236,13 +236,11 @@ impl World {
     }
 
     /// The disk is in trouble from the next operation on, or has room again. Syncs that fail stop the store until it is
-    /// opened again; that they do so on a full disk, where no mark can be left, is beyond what it can bear.
+    /// opened again, on a full disk too.
     fn trouble(&mut self, act: Act) {
         match act {
-            Act::Fill if self.are_syncs_broken => return,
             Act::Fill => self.disk.fill(self.disk.operations() + 1),
             Act::BreakSyncs => {
-                self.disk.make_room();
                 self.disk.break_syncs(self.disk.operations() + 1);
                 self.are_syncs_broken = true;
             }

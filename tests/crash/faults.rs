@@ -72,6 +72,49 @@ fn a_full_disk_is_told_as_such_and_the_same_run_goes_on_when_there_is_room() {
     }
 }
 
+#[test]
+fn an_end_that_got_through_before_the_disk_was_full_is_the_end() {
+    let (disk, _) = prepared(created);
+    let store = open(&disk).unwrap();
+    let run = store.begin_run(&id(), UserTurn::text("x")).unwrap();
+    run.append(Event::token("answer")).unwrap();
+    disk.fail(disk.operations() + 1, Fault::ShortWrite(400));
+    disk.fail(disk.operations() + 2, Fault::Enospc);
+    let end = [Event::done(), Event::new("stream_end", "{}").unwrap()];
+    assert!(run.append_all(&end, Durability::Durable).unwrap_err().storage().unwrap().is_no_space());
+    assert!(run.is_sealed());
+    assert!(run.append(Event::token("late")).is_err(), "behind the end");
+    run.finish(Outcome::Completed).unwrap();
+    assert_eq!(store.get_session(&id()).unwrap().len(List::Messages), 2);
+}
+
+/// A journal that the log had no room for is looked after again when there is room.
+#[test]
+fn what_is_appended_after_a_full_disk_becomes_durable_like_anything_else() {
+    for is_closed in [false, true] {
+        let (disk, _) = prepared(created);
+        let store = open(&disk).unwrap();
+        let names = ["a", "b"].map(|name| RunId::parse(name).unwrap());
+        let runs = names.clone().map(|name| store.adopt_run(&id(), &name).unwrap());
+        runs.iter().for_each(|run| drop(run.append(Event::token("one")).unwrap()));
+        disk.fill(disk.operations() + 1);
+        store.commit().unwrap();
+        disk.make_room();
+        runs.iter().rev().for_each(|run| drop(run.append(Event::token("two")).unwrap()));
+        if is_closed {
+            drop((runs, store));
+        } else {
+            store.commit().unwrap();
+        }
+        disk.power_cut(Crash::LoseAll);
+        let store = open(&disk).unwrap();
+        for name in &names {
+            let found = store.read_events(&id(), name, ReadOptions::default()).unwrap();
+            assert_eq!(found.events.len(), 2, "{name}, closed {is_closed}");
+        }
+    }
+}
+
 /// The operations of this that contain the word, counted from its beginning.
 fn operations_with(word: &str, work: impl Fn(&Store, &Run)) -> Vec<u64> {
     let (disk, _) = prepared(created);

@@ -8,7 +8,7 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use lastword::format::commit::{SegmentHeader, read_segment};
-use lastword::{CommitOptions, Event, NewSession, Options, ReadOptions, Run, Store, UserTurn};
+use lastword::{CommitOptions, Durability, Event, NewSession, Options, Outcome, ReadOptions, Run, Store, UserTurn};
 
 use crate::fixture::{fixture, in_time};
 
@@ -133,6 +133,58 @@ fn a_callback_may_append_and_wait_and_one_that_panics_harms_nobody() {
         assert!(again.1.recv_timeout(Duration::from_secs(20)).expect("the callback never came back"));
         assert_eq!(fixture.seqs(run.id()), [1, 2, 3]);
     });
+}
+
+/// Whoever waits for the end of a run holds its session; callbacks of others must not be called there.
+#[test]
+fn a_callback_may_use_the_session_that_is_just_being_finished() {
+    in_time(|| {
+        let fixture = fixture();
+        for number in 0..20 {
+            let run = fixture.begin(&number.to_string());
+            let (store, session, id) = (fixture.store.clone(), fixture.id.clone(), run.id().clone());
+            let (told, heard) = mpsc::channel();
+            run.append_durable(Event::token("x")).unwrap().on_durable(move |_| {
+                told.send(store.resume_run(&session, &id).is_ok()).unwrap();
+            });
+            run.finish(Outcome::Completed).unwrap();
+            heard.recv_timeout(Duration::from_secs(20)).expect("the callback never came back");
+        }
+    });
+}
+
+#[test]
+fn a_callback_may_append_to_a_run_that_waits_for_room_to_append() {
+    in_time(|| {
+        let fixture = fixture();
+        let run = fixture.begin("x");
+        let (again, (told, heard)) = (run.clone(), mpsc::channel());
+        run.append_durable(Event::token("small")).unwrap().on_durable(move |_| {
+            told.send(again.append(Event::token("next")).is_ok()).unwrap();
+        });
+        let large = run.append_durable(Event::token(&"x".repeat(9 << 20))).unwrap();
+        assert!(heard.recv_timeout(Duration::from_secs(20)).expect("the callback never came back"));
+        large.wait().unwrap().expect("proof");
+    });
+}
+
+#[test]
+fn a_durable_store_shows_no_reader_what_is_not_durable() {
+    let folder = tempfile::tempdir().unwrap();
+    let commit = CommitOptions { background: None, ..CommitOptions::default() };
+    let options = Options { commit, durability: Durability::Durable, ..Options::default() };
+    let store = Store::open(folder.path(), options).unwrap();
+    let run = begin(&store);
+    let (session, id) = (run.session().clone(), run.id().clone());
+    let mut follow = store.follow(&session, &id, lastword::After::Start).unwrap();
+    let pending = run.append_durable(Event::token("not yet")).unwrap();
+    drop(run);
+    let shown = || store.read_events(&session, &id, ReadOptions::default()).unwrap().events.len();
+    assert_eq!((shown(), store.replay(&session, None).unwrap().events.len()), (0, 0));
+    assert!(follow.poll().unwrap().is_none(), "not even when nobody holds the run any more");
+    pending.wait().unwrap().expect("proof");
+    assert_eq!((shown(), store.replay(&session, None).unwrap().events.len()), (1, 1));
+    assert!(follow.poll().unwrap().is_some());
 }
 
 #[test]

@@ -72,5 +72,5 @@ fn events_that_wait_for_the_same_write_are_written_together() {
     seqs.sort_unstable();
     assert_eq!(seqs, (1..=9).collect::<Vec<_>>());
     assert!(writes.load(Ordering::SeqCst) < 9, "{} writes", writes.load(Ordering::SeqCst));
-    assert_eq!(read_events(&storage, &session, &run, ReadOptions::default()).unwrap().events.len(), 9);
+    assert_eq!(read_events(&storage, &session, &run, ReadOptions::default(), None).unwrap().events.len(), 9);
 }

@@ -29,10 +29,10 @@ impl Core {
     /// each record in it holds only what is in its journal's file.
     pub(super) fn commit(&mut self, gathered: &Gathered) -> Result<(), StorageError> {
         self.batch += 1;
-        match self.log_all(gathered) {
-            Ok(()) => self.log.sync(),
+        match self.log_and_sync(gathered) {
             Err(Refusal::NoRoom) => self.commit_with_less_room(gathered),
             Err(Refusal::Failed(error)) => Err(error),
+            Ok(()) => Ok(()),
         }
     }
 
@@ -40,10 +40,22 @@ impl Core {
     /// there is no room even then, the disk is full, and these lines are made durable in place too.
     fn commit_with_less_room(&mut self, gathered: &Gathered) -> Result<(), StorageError> {
         self.sweep()?;
-        match self.log_all(gathered) {
-            Ok(()) => self.log.sync(),
-            Err(Refusal::NoRoom) => gathered.streams().try_for_each(|stream| stream.secure()),
+        match self.log_and_sync(gathered) {
+            Err(Refusal::NoRoom) => gathered.streams().try_for_each(|stream| {
+                stream.take_note();
+                stream.secure()
+            }),
             Err(Refusal::Failed(error)) => Err(error),
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// A disk that has no room even for bytes in the place of others has none for the log.
+    fn log_and_sync(&mut self, gathered: &Gathered) -> Result<(), Refusal> {
+        self.log_all(gathered)?;
+        match self.log.sync() {
+            Err(error) if error.is_no_space() => Err(Refusal::NoRoom),
+            synced => Ok(synced?),
         }
     }
 
@@ -108,8 +120,8 @@ impl Core {
     }
 
     /// Makes everything durable in place, and says that the log counts no more.
-    pub(super) fn close(&mut self, gathered: &Gathered) -> Result<(), StorageError> {
-        gathered.streams().try_for_each(|stream| stream.secure())?;
+    pub(super) fn close(&mut self, all: &[Arc<Stream>]) -> Result<(), StorageError> {
+        all.iter().try_for_each(|stream| stream.secure())?;
         self.sweep()?;
         if self.log.has_records() { self.log.retire() } else { Ok(()) }
     }

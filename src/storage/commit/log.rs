@@ -4,7 +4,7 @@
 //! again before it is used; a batch that was not synced is there in part or not at all, and was not acknowledged; a
 //! header that says "nothing before me counts" is there or not, and everything before it is on the medium elsewhere.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 use super::options::CommitOptions;
@@ -38,6 +38,8 @@ pub(in crate::storage) struct Slot {
     pub(in crate::storage) file: Arc<dyn DiskFile>,
     /// Whether it has its length and holds nothing that could be mistaken for a record.
     pub(in crate::storage) is_filled: bool,
+    /// Whether it has held a segment before.
+    pub(in crate::storage) is_used: bool,
 }
 
 /// A segment whose records may still be needed.
@@ -160,7 +162,8 @@ impl Log {
         self.begin()
     }
 
-    /// Begins another segment. Its header is written with its first records.
+    /// Begins another segment. Its header is written with its first records, but for a file that was used before: there
+    /// it is made durable first, so that no page of ours ever stands behind the header of an earlier use.
     fn begin(&mut self) -> Result<(), Refusal> {
         let slot = match self.free.pop_front() {
             Some(slot) => self.filled(slot)?,
@@ -175,8 +178,12 @@ impl Log {
         let live_from = self.live.front().map_or(number, |oldest| oldest.header.number);
         let header = SegmentHeader { store: self.store.clone(), number, live_from };
         self.room.extend_from_slice(&header.encode());
-        let seed = header.seed();
+        let (seed, is_used) = (header.seed(), slot.is_used);
+        let slot = Slot { is_used: true, ..slot };
         self.live.push_back(Segment { header, seed, slot, end: 0, is_unsynced: false, named: Vec::new() });
+        if is_used {
+            self.sync()?;
+        }
         Ok(())
     }
 
@@ -195,7 +202,7 @@ impl Log {
                 self.free.push_front(slot);
                 return Err(or_no_room(StorageError::io("fill", &path, cause)));
             }
-            slot.is_filled = true;
+            (slot.is_filled, slot.is_used) = (true, false);
         }
         Ok(slot)
     }
@@ -287,7 +294,9 @@ impl Log {
 
     /// The journals that the log is still needed for.
     pub(super) fn named(&self) -> Vec<Arc<Stream>> {
-        self.live.iter().flat_map(|segment| &segment.named).map(|named| named.stream.clone()).collect()
+        let named = self.live.iter().flat_map(|segment| &segment.named);
+        let mut seen = HashSet::new();
+        named.filter(|named| seen.insert(Arc::as_ptr(&named.stream))).map(|named| named.stream.clone()).collect()
     }
 
     /// Forgets the journals that are durable in their own files, and makes the oldest segments free that none is left
@@ -340,7 +349,7 @@ impl Blank {
             let _ = self.disk.remove_file(&path);
             return Err(StorageError::io("fill", &path, cause));
         }
-        Ok(Slot { index: self.index, file: Arc::from(file), is_filled: true })
+        Ok(Slot { index: self.index, file: Arc::from(file), is_filled: true, is_used: false })
     }
 
     /// Makes it, and its name durable.

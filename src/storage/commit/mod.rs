@@ -25,6 +25,7 @@ mod queue;
 mod stream;
 mod threads;
 
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -39,13 +40,15 @@ use self::queue::Gathered;
 pub(super) use self::stream::Stream;
 use self::threads::Threads;
 use super::error::StorageError;
-use super::ticket::{Batch, Commits, Durable, Outcome, Ticket};
+use super::ticket::{Batch, Callback, Commits, Durable, Outcome, Ticket, tell};
 use crate::clock::Stopwatch;
 use crate::limits::{COMMIT_LINES_BYTES_MAX, LEFT_JOURNALS_MAX};
 use crate::model::SessionId;
 
 /// For how long the committer looks out for more before it sleeps until there is.
 const LOOK_OUT: Duration = Duration::from_micros(20);
+/// For how long it waits for them, at the most.
+const PATIENCE_MAX: Duration = Duration::from_millis(2);
 
 /// Makes what is appended durable.
 #[derive(Debug)]
@@ -70,13 +73,21 @@ pub(super) struct Committer {
 }
 
 /// What has arrived.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Queue {
     gathered: Gathered,
     /// A used one, for its room.
     spare: Gathered,
     /// Whether the thread will come by soon, unasked.
     is_armed: bool,
+    /// Those that the thread is to tell: whoever settled their batch may hold locks that they need.
+    to_tell: Vec<(Callback, Outcome)>,
+}
+
+impl fmt::Debug for Queue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Queue").field("gathered", &self.gathered).finish_non_exhaustive()
+    }
 }
 
 impl Committer {
@@ -144,6 +155,9 @@ impl Committer {
     /// Lines were written at this offset that somebody wants durable.
     pub(super) fn submit(&self, stream: &Arc<Stream>, offset: u64, lines: &[u8]) -> Ticket {
         let mut queue = self.queue.lock();
+        if self.latch.is_stopped() {
+            return Ticket::failed(Box::new(self.latch.refusal()));
+        }
         queue.gathered.push(stream, offset, lines);
         let batch = queue.gathered.batch.clone();
         let waiting = queue.gathered.entries.len();
@@ -163,11 +177,9 @@ impl Committer {
     /// Makes sure that what is gathered becomes durable in time.
     fn arm(&self, mut queue: MutexGuard<'_, Queue>) {
         if self.background.is_some() && !queue.is_armed {
-            queue.is_armed = true;
+            queue.is_armed = self.threads.ensure_commits(&self.own);
             drop(queue);
-            if self.threads.ensure_commits(&self.own) {
-                self.wake.notify_one();
-            }
+            self.wake.notify_one();
         }
     }
 
@@ -176,6 +188,9 @@ impl Committer {
         let batch = self.queue.lock().gathered.batch.clone();
         let core = self.core.lock();
         self.step_alone(core);
+        if !self.threads.ensure_commits(&self.own) {
+            self.tell_all();
+        }
         self.latch.check()?;
         match batch.outcome() {
             Some(Err(error)) => Err(*error),
@@ -237,7 +252,7 @@ impl Committer {
     }
 
     fn patience(&self) -> Duration {
-        Duration::from_nanos(self.commit_nanos.load(Ordering::Relaxed) / 4)
+        Duration::from_nanos(self.commit_nanos.load(Ordering::Relaxed) / 4).min(PATIENCE_MAX)
     }
 
     /// One step, by whoever holds the core. Says whether there was anything to do.
@@ -253,7 +268,7 @@ impl Committer {
         let (is_half_full, lacks_spare) = (core.log.is_half_full(), core.log.lacks_spare());
         drop(core);
         self.expected.store(gathered.entries.len(), Ordering::Relaxed);
-        gathered.batch.settle(&outcome);
+        self.tell(gathered.batch.settle(&outcome), &outcome);
         self.give_back(gathered);
         if is_half_full {
             self.want_sweep();
@@ -271,6 +286,28 @@ impl Committer {
                 Err(Box::new(error))
             }
         }
+    }
+
+    /// Has callbacks called by the thread, which holds no lock that they could need. Without one they wait for somebody
+    /// who asks for a commit.
+    fn tell(&self, callbacks: Vec<Callback>, outcome: &Outcome) {
+        if self.threads.is_committing() {
+            return callbacks.into_iter().for_each(|callback| tell(callback, outcome));
+        }
+        if !callbacks.is_empty() {
+            let to_tell = callbacks.into_iter().map(|callback| (callback, outcome.clone()));
+            self.queue.lock().to_tell.extend(to_tell);
+            self.threads.ensure_commits(&self.own);
+            self.wake.notify_one();
+        }
+    }
+
+    /// Tells those who are to be told, and says whether there were any.
+    fn tell_all(&self) -> bool {
+        let to_tell = std::mem::take(&mut self.queue.lock().to_tell);
+        let were_any = !to_tell.is_empty();
+        to_tell.into_iter().for_each(|(callback, outcome)| tell(callback, &outcome));
+        were_any
     }
 
     fn take(&self) -> Gathered {
@@ -325,11 +362,16 @@ impl Committer {
     /// Whether there is something to do for the thread that commits; it waits until there is. `false` when it is over.
     fn await_work(&self) -> bool {
         let mut queue = self.queue.lock();
+        let mut since: Option<Stopwatch> = None;
         loop {
             if self.threads.are_closing() {
                 return false;
             }
+            if !queue.to_tell.is_empty() {
+                return true;
+            }
             if queue.gathered.is_empty() {
+                since = None;
                 queue.is_armed = false;
                 self.is_hurried.store(false, Ordering::SeqCst);
                 self.wake.wait(&mut queue);
@@ -338,7 +380,8 @@ impl Committer {
             } else if let Some(limit) = self.background {
                 // Half of it, because the sync takes its time too.
                 queue.is_armed = true;
-                if self.wake.wait_for(&mut queue, limit / 2).timed_out() {
+                let spent = since.get_or_insert_with(Stopwatch::start).elapsed();
+                if spent >= limit / 2 || self.wake.wait_for(&mut queue, limit / 2 - spent).timed_out() {
                     return true;
                 }
             } else {
@@ -355,10 +398,20 @@ impl Committer {
         self.threads.join();
         let mut core = self.core.lock();
         let gathered = self.take();
-        let closed = self.latch.check().and_then(|()| core.close(&gathered));
+        let all: Vec<_> = self.streams.lock().iter().filter_map(Weak::upgrade).collect();
+        let closed = self.latch.check().and_then(|()| core.close(&all));
         drop(core);
-        gathered.batch.settle(&self.judged(closed));
+        self.settle_last(gathered, &self.judged(closed));
         self.latch.close();
+        // Whoever came in between is told that it was too late.
+        let late = self.take();
+        self.settle_last(late, &Err(Box::new(StorageError::Closed)));
+    }
+
+    fn settle_last(&self, gathered: Gathered, outcome: &Outcome) {
+        let callbacks = gathered.batch.settle(outcome);
+        callbacks.into_iter().for_each(|callback| tell(callback, outcome));
+        self.tell_all();
     }
 }
 
@@ -375,9 +428,15 @@ impl Commits for Committer {
     }
 
     fn hurry(&self) {
-        if !self.is_hurried.swap(true, Ordering::SeqCst) && self.threads.ensure_commits(&self.own) {
+        if self.is_hurried.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        if self.threads.ensure_commits(&self.own) {
             drop(self.queue.lock());
             self.wake.notify_one();
+        } else if !self.threads.are_by_hand() {
+            self.step_alone(self.core.lock());
+            self.tell_all();
         }
     }
 }

@@ -32,7 +32,7 @@ impl Default for CommitOptions {
 }
 
 impl CommitOptions {
-    pub(super) fn segment_bytes(&self) -> u64 {
+    pub(in crate::storage) fn segment_bytes(&self) -> u64 {
         self.segment_bytes.clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX).next_multiple_of(8)
     }
 

@@ -22,6 +22,8 @@ pub(in crate::storage) struct Stream {
     written: AtomicU64,
     /// Bytes that are durable in the file itself.
     synced: AtomicU64,
+    /// Held during a sync of the file. A failure is told once to one of two who sync at the same time, so it is kept.
+    sync: Mutex<Option<StorageError>>,
     /// Whether the committer has been told of lines that nobody waits for.
     is_noted: AtomicBool,
     /// Bytes that are in the log. Only the committer's own steps change it.
@@ -40,6 +42,7 @@ impl Stream {
             file: Mutex::new(None),
             written: AtomicU64::new(extent),
             synced: AtomicU64::new(extent),
+            sync: Mutex::new(None),
             is_noted: AtomicBool::new(false),
             logged: AtomicU64::new(extent),
             named_in: AtomicU64::new(0),
@@ -116,9 +119,13 @@ impl Stream {
         if self.synced() >= written {
             return Ok(());
         }
+        let mut failed = self.sync.lock();
+        if let Some(error) = &*failed {
+            return Err(error.clone());
+        }
         let file = self.file.lock().clone();
         if let Some(file) = file {
-            file.sync().attempt("sync", &self.path)?;
+            file.sync().attempt("sync", &self.path).inspect_err(|error| *failed = Some(error.clone()))?;
             self.synced.fetch_max(written, Ordering::AcqRel);
         }
         Ok(())

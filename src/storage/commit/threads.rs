@@ -41,6 +41,10 @@ impl Threads {
         }
     }
 
+    pub(super) fn are_by_hand(&self) -> bool {
+        self.by_hand
+    }
+
     pub(super) fn are_closing(&self) -> bool {
         self.is_closing.load(Ordering::Acquire)
     }
@@ -62,7 +66,9 @@ impl Threads {
             *commits = begin("lastword-commit", committer, |committer| {
                 let _ = committer.threads.committing.set(thread::current().id());
                 while committer.await_work() {
-                    committer.step();
+                    if !committer.tell_all() {
+                        committer.step();
+                    }
                 }
             });
         }
@@ -104,6 +110,7 @@ impl Threads {
     /// Waits for both to end. One that closes the store itself, because a callback let go of it last, is not waited for.
     pub(super) fn join(&self) {
         let commits = self.commits.lock().take();
+        self.has_commits.store(false, Ordering::Release);
         let tending = self.tending.lock().thread.take();
         self.wake.notify_all();
         for thread in commits.into_iter().chain(tending).filter(|thread| thread.thread().id() != thread::current().id())

@@ -67,7 +67,7 @@ impl FileStorage {
         let len = file.stat().attempt("look at", &path)?.len;
         let mut found = find_tail(&*file, len, &LineShape::new(session, run)).attempt("read", &path)?;
         self.admit(session, run, &mut found)?;
-        self.mend_tail(session, run, &*file, &mut found)?;
+        self.mend_tail(session, run, &*file, &mut found).inspect_err(|_| self.unsure.note(&path))?;
         self.sync_folders_of(session)?;
         self.opened(session, run, found.tail)
     }
@@ -186,7 +186,7 @@ impl FileStorage {
     }
 
     /// What a reader has to see of a run beside its file, unless the run was removed.
-    fn patches(&self, session: &SessionId, run: &RunId) -> Result<Option<&Patches>, StorageError> {
+    fn patches(&self, session: &SessionId, run: &RunId) -> Result<Option<&Arc<Patches>>, StorageError> {
         let Some(patches) = self.overlay()?.and_then(|overlay| overlay.patches(session, run)) else { return Ok(None) };
         let path = self.layout.journal(session, run);
         let inode = optional(self.disk.stat(&path)).attempt("look at", &path)?.map(|stat| stat.inode);
@@ -308,7 +308,7 @@ impl FileJournal {
                 self.stream.hold(&file);
                 Ok(file)
             }
-            _ => Err(io::Error::other("another program has changed it")),
+            _ => Err(io::Error::other("another program has changed it: open the run again")),
         }
     }
 
@@ -323,12 +323,20 @@ impl FileJournal {
         let lacks_line_feed = kept_bytes > 0 && lines[kept_bytes - 1] != b'\n';
         let error = StorageError::io("write", self.stream.path(), cause);
         if is_clean && !lacks_line_feed && error.is_no_space() {
-            self.extent += kept_bytes as u64;
-            self.stream.note_written(self.extent);
-            self.committer.note(&self.stream);
+            self.note_kept(kept_bytes);
             return AppendFailure { kept_bytes, is_over: false, error: Box::new(error) };
         }
+        if is_clean && !lacks_line_feed {
+            self.note_kept(kept_bytes);
+        }
         self.latch(kept_bytes, error)
+    }
+
+    /// Whole lines that got through are to become durable like any others.
+    fn note_kept(&mut self, bytes: usize) {
+        self.extent += bytes as u64;
+        self.stream.note_written(self.extent);
+        self.committer.note(&self.stream);
     }
 
     #[cold]

@@ -180,7 +180,11 @@ impl FileStorage {
         if let Some(overlay) = self.overlay.get() {
             return Ok(Some(overlay));
         }
-        let overlay = Overlay::of(&*self.disk, &self.layout, store)?;
+        let overlay = match Overlay::of(&*self.disk, &self.layout, store) {
+            // A log of a newer program cannot be read; the journals can.
+            Err(StorageError::NewerFormat { .. }) => Overlay::default(),
+            overlay => overlay?,
+        };
         Ok(Some(self.overlay.get_or_init(|| overlay)))
     }
 

@@ -1,6 +1,7 @@
 //! What a reader sees of journals that a commit log knows better than their own files do: both, in memory.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::replay::{Patch, Rebuilt};
 use super::survey::Survey;
@@ -14,10 +15,10 @@ use crate::storage::layout::Layout;
 /// Lines that belong into journals, each with its place.
 #[derive(Debug, Default)]
 pub(super) struct Overlay {
-    runs: BTreeMap<(SessionId, RunId), Patches>,
+    runs: BTreeMap<(SessionId, RunId), Arc<Patches>>,
 }
 
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub(super) struct Patches {
     lines: Vec<(u64, Vec<u8>)>,
     /// The file of whose end nothing counts beside them, by its inode.
@@ -41,12 +42,12 @@ impl Overlay {
                 }
                 None => None,
             };
-            overlay.runs.insert(key.clone(), Patches::of(&patch, rebuilt));
+            overlay.runs.insert(key.clone(), Arc::new(Patches::of(&patch, rebuilt)));
         }
         Ok(overlay)
     }
 
-    pub(super) fn patches(&self, session: &SessionId, run: &RunId) -> Option<&Patches> {
+    pub(super) fn patches(&self, session: &SessionId, run: &RunId) -> Option<&Arc<Patches>> {
         self.runs.get(&(session.clone(), run.clone())).filter(|patches| !patches.lines.is_empty())
     }
 
@@ -95,7 +96,7 @@ impl Patches {
 pub(super) struct PatchedBytes {
     pub(super) file: Option<Box<dyn DiskFile>>,
     pub(super) path: std::path::PathBuf,
-    pub(super) patches: Patches,
+    pub(super) patches: Arc<Patches>,
 }
 
 impl JournalBytes for PatchedBytes {

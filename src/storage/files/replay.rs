@@ -77,7 +77,14 @@ impl FileStorage {
         let survey = Survey::of(&*self.disk, &self.layout, store)?;
         let mut findings = Vec::new();
         for file in &survey.foreign {
-            findings.push(self.set_aside(file.index)?);
+            let message =
+                "this commit log belongs to another store; it was not replayed and is kept in _kept/_commit_log";
+            findings.push(self.set_aside(file.index, "foreign_log", message)?);
+        }
+        for file in &survey.damaged {
+            let message = "this part of the commit log begins with no header; it was not replayed and is kept in \
+                           _kept/_commit_log";
+            findings.push(self.set_aside(file.index, "checksum_mismatch", message)?);
         }
         let contents = survey.contents();
         self.replay(&contents, &mut findings)?;
@@ -96,7 +103,8 @@ impl FileStorage {
             slots.push(Slot {
                 index: file.index,
                 file: open_segment(&*self.disk, &self.layout, file.index)?,
-                is_filled: file.header.is_some() && file.len >= options.segment_bytes,
+                is_filled: file.header.is_some() && file.len >= options.segment_bytes(),
+                is_used: file.header.is_some(),
             });
         }
         Ok(FoundLog { slots, newest: survey.newest + self.jump(), next_index: survey.next_index })
@@ -114,7 +122,14 @@ impl FileStorage {
             findings.push(self.finding("checksum_mismatch", &self.layout.segment(*index), Some(*place), message));
         }
         for ((session, run), records) in &contents.runs {
-            if !self.is_removed(session, run)? {
+            let is_removed = match self.is_removed(session, run) {
+                Err(StorageError::Io { source, .. }) if is_in_the_way(&source) => {
+                    self.keep_all(session, run, records, findings)?;
+                    continue;
+                }
+                is_removed => is_removed?,
+            };
+            if !is_removed {
                 self.replay_run(session, run, contents, records, findings)?;
             }
         }
@@ -240,8 +255,8 @@ impl FileStorage {
         self.disk.sync_dir(&folder).attempt("sync the folder", &folder)
     }
 
-    /// Moves a file of another store's log out of the way.
-    fn set_aside(&self, index: u32) -> Result<Finding, StorageError> {
+    /// Moves a file out of the way that this log cannot use.
+    fn set_aside(&self, index: u32, code: &'static str, message: &str) -> Result<Finding, StorageError> {
         let (from, folder) = (self.layout.segment(index), self.layout.kept_log());
         self.ensure_dirs(&folder)?;
         let name = from.file_name().expect("a segment has a name").to_string_lossy().into_owned();
@@ -250,8 +265,7 @@ impl FileStorage {
         for folder in [&folder, &self.layout.commit_log()] {
             self.disk.sync_dir(folder).attempt("sync the folder", folder)?;
         }
-        let message = "this commit log belongs to another store; it was not replayed and is kept in _kept/_commit_log";
-        Ok(self.finding("foreign_log", &from, None, message))
+        Ok(self.finding(code, &from, None, message))
     }
 
     fn finding(&self, code: &'static str, path: &Path, offset: Option<u64>, message: &str) -> Finding {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::write::open_plain;
+use super::write::{OpenedFile, open_plain};
 use crate::format::commit::{FoundInLog, HEADER_BYTES, LogRecord, Logged, NoHeader, SegmentHeader, read_segment};
 use crate::limits::SEGMENT_BYTES_READ_MAX;
 use crate::model::{RunId, SessionId};
@@ -20,6 +20,8 @@ pub(super) struct SegmentFile {
     pub(super) index: u32,
     /// None if it was never used, or is damaged.
     pub(super) header: Option<SegmentHeader>,
+    /// Whether something stands in the header's place that is none.
+    pub(super) is_damaged: bool,
     pub(super) len: u64,
 }
 
@@ -30,6 +32,8 @@ pub(super) struct Survey {
     pub(super) own: Vec<SegmentFile>,
     /// Those of another store.
     pub(super) foreign: Vec<SegmentFile>,
+    /// Those whose header cannot be read: rotted, or torn when it was written.
+    pub(super) damaged: Vec<SegmentFile>,
     /// The number of the newest segment.
     pub(super) newest: u64,
     /// The first file name that was never used.
@@ -47,10 +51,9 @@ pub(super) struct LogContents<'a> {
     pub(super) runs: BTreeMap<(SessionId, RunId), RunRecords<'a>>,
     /// The last batch, which may not have been acknowledged.
     pub(super) last_batch: u64,
-    /// Places that hold no record although there are records behind them: file and offset.
+    /// Where acknowledged records are damaged: others stand behind them that were logged before the last batch. File
+    /// and offset. What is damaged in the last batch itself may never have been written.
     pub(super) damage: Vec<(u32, u64)>,
-    /// Whether acknowledged records are damaged: there are others behind them that were logged before the last batch.
-    has_rotted: bool,
 }
 
 impl Survey {
@@ -61,10 +64,15 @@ impl Survey {
         let mut survey = Survey::default();
         for name in &names {
             let Some(index) = Layout::segment_index_of(&name.name) else { continue };
-            survey.next_index = survey.next_index.max(index + 1);
+            survey.next_index = survey.next_index.max(index.saturating_add(1));
             if let Some(file) = look_at(disk, layout, index)? {
                 let is_foreign = file.header.as_ref().is_some_and(|header| header.store != store);
-                if is_foreign { &mut survey.foreign } else { &mut survey.own }.push(file);
+                let place = match (is_foreign, file.is_damaged) {
+                    (true, _) => &mut survey.foreign,
+                    (false, true) => &mut survey.damaged,
+                    (false, false) => &mut survey.own,
+                };
+                place.push(file);
             }
         }
         survey.own.sort_by_key(|file| (file.header.as_ref().map_or(0, |header| header.number), file.index));
@@ -90,16 +98,13 @@ impl Survey {
     /// What the segments that count hold.
     pub(super) fn contents(&self) -> LogContents<'_> {
         let mut contents = LogContents::default();
-        let mut batch_behind_damage = None;
+        let (mut unexplained, mut damage) = (Vec::new(), Vec::new());
         for (index, header, bytes) in &self.live {
             for found in read_segment(header, bytes) {
                 match found {
-                    FoundInLog::Damage { place } => {
-                        contents.damage.push((*index, place));
-                        batch_behind_damage.get_or_insert(u64::MAX);
-                    }
+                    FoundInLog::Damage { place } => unexplained.push((*index, place)),
                     FoundInLog::Record(record) => {
-                        batch_behind_damage = batch_behind_damage.map(|batch: u64| batch.min(record.batch));
+                        damage.extend(unexplained.drain(..).map(|place| (place, record.batch)));
                         contents.last_batch = contents.last_batch.max(record.batch);
                         let key = (record.session.clone(), record.run.clone());
                         contents.runs.entry(key).or_default().push(record);
@@ -107,7 +112,9 @@ impl Survey {
                 }
             }
         }
-        contents.has_rotted = batch_behind_damage.is_some_and(|batch| batch < contents.last_batch);
+        let last_batch = contents.last_batch;
+        contents.damage =
+            damage.into_iter().filter(|(_, behind)| *behind < last_batch).map(|(place, _)| place).collect();
         contents
     }
 }
@@ -126,7 +133,7 @@ impl LogContents<'_> {
                 Logged::Lines(bytes) => (bytes, record.offset + bytes.len() as u64),
                 Logged::Reference(_) => continue,
             };
-            if record.offset <= reached || record.batch < self.last_batch || self.has_rotted {
+            if record.offset <= reached || record.batch < self.last_batch || !self.damage.is_empty() {
                 lines.push((record.offset, bytes));
                 reached = reached.max(end);
             }
@@ -137,7 +144,7 @@ impl LogContents<'_> {
 
 fn look_at(disk: &dyn Disk, layout: &Layout, index: u32) -> Result<Option<SegmentFile>, StorageError> {
     let path = layout.segment(index);
-    let Some((file, stat)) = open_plain(disk, &path)? else { return Ok(None) };
+    let Some((file, stat)) = open_plain(disk, &path).or_else(pass_over_strangers)? else { return Ok(None) };
     let mut head = [0; HEADER_BYTES];
     let len = read_full(&*file, &mut head, 0).attempt("read", &path)?;
     let header = match SegmentHeader::decode(&head[..len]) {
@@ -145,7 +152,16 @@ fn look_at(disk: &dyn Disk, layout: &Layout, index: u32) -> Result<Option<Segmen
         Err(NoHeader::Unreadable) => None,
         Err(NoHeader::Newer(version)) => return Err(StorageError::NewerFormat { path, version, known: LOG_VERSION }),
     };
-    Ok(Some(SegmentFile { index, header, len: stat.len }))
+    let is_damaged = header.is_none() && head.iter().any(|byte| *byte != 0);
+    Ok(Some(SegmentFile { index, header, is_damaged, len: stat.len }))
+}
+
+/// What is no file has nothing to say.
+fn pass_over_strangers(error: StorageError) -> Result<Option<OpenedFile>, StorageError> {
+    match error {
+        StorageError::Io { ref source, .. } if source.kind() == std::io::ErrorKind::IsADirectory => Ok(None),
+        error => Err(error),
+    }
 }
 
 /// Opens a file of the log to be written again.

@@ -17,6 +17,8 @@ use crate::storage::disk::{DiskFile, read_full, write_full};
 #[derive(Debug, Default)]
 pub(super) struct Unsure {
     all: AtomicBool,
+    /// Those that were made sure in spite of that.
+    sure: Mutex<HashSet<PathBuf>>,
     paths: Mutex<HashSet<PathBuf>>,
 }
 
@@ -30,15 +32,23 @@ impl Unsure {
         self.paths.lock().insert(path.to_owned());
     }
 
+    fn is_sure(&self, path: &Path) -> bool {
+        let is_like_all = self.all.load(Ordering::Acquire) && !self.sure.lock().contains(path);
+        !is_like_all && !self.paths.lock().contains(path)
+    }
+
     /// Writes the bytes of such a journal in their own places again and syncs them. A crash in between leaves the same
     /// bytes, or those that the medium had before.
     pub(super) fn make_sure(&self, path: &Path, file: &dyn DiskFile) -> io::Result<()> {
-        if !self.all.load(Ordering::Acquire) && !self.paths.lock().contains(path) {
+        if self.is_sure(path) {
             return Ok(());
         }
         rewrite(file)?;
         file.sync()?;
         self.paths.lock().remove(path);
+        if self.all.load(Ordering::Acquire) {
+            self.sure.lock().insert(path.to_owned());
+        }
         Ok(())
     }
 }

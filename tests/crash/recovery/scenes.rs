@@ -110,10 +110,10 @@ fn ended(disk: &SimDisk, outcome: Outcome) {
 }
 
 /// The end is written to the journal and to the log, which is synced; the next operation belongs to the sidecar. A log
-/// that this process has not used yet has its names synced first.
+/// that this process has not used yet has its names and a header synced first.
 fn seal_unsaved(disk: &SimDisk, run: &Run, outcome: Outcome, is_log_new: bool) {
-    let names = if is_log_new { 2 } else { 0 };
-    disk.stop_before(disk.operations() + 4 + names);
+    let beginning = if is_log_new { 4 } else { 0 };
+    disk.stop_before(disk.operations() + 4 + beginning);
     assert!(run.finish(outcome).is_err() && run.is_sealed(), "sealed, and not saved");
     disk.kill();
 }

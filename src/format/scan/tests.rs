@@ -1,0 +1,204 @@
+//! What the scanner finds in bytes of all kinds.
+
+use super::*;
+use crate::clock::Timestamp;
+use crate::format::LineEncoder;
+use crate::model::{Event, RunId, SessionId};
+
+fn ids() -> (SessionId, RunId) {
+    (SessionId::parse("s").unwrap(), RunId::parse("r").unwrap())
+}
+
+fn line(seq: u64) -> Vec<u8> {
+    let (session, run) = ids();
+    let mut out = Vec::new();
+    let event = Event::token(&format!("text {seq}"));
+    LineEncoder::new(&session, &run).encode(seq, Timestamp::from_seconds(1.0), &event, &mut out);
+    out
+}
+
+/// What is found when the bytes arrive `step` at a time: `e<seq>` or `<code>@<offset>+<bytes>`.
+fn scan_by(bytes: &[u8], step: usize) -> Vec<String> {
+    let (session, run) = ids();
+    let mut scanner = Scanner::new(LineShape::new(&session, &run), 0);
+    let mut found = Vec::new();
+    let note = |record: Record<'_>| match record {
+        Record::Event(event) => format!("e{}", event.seq.map_or("?".to_owned(), |seq| seq.to_string())),
+        Record::Damage(damage) => format!("{}@{}+{}", damage.kind.code(), damage.offset, damage.bytes),
+    };
+    let mut rest = bytes;
+    loop {
+        while let Some(record) = scanner.next_record() {
+            found.push(note(record));
+        }
+        if rest.is_empty() {
+            break;
+        }
+        let fed = scanner
+            .feed(step, |room| {
+                let len = room.len().min(rest.len());
+                room[..len].copy_from_slice(&rest[..len]);
+                Ok::<_, ()>(len)
+            })
+            .unwrap();
+        rest = &rest[fed..];
+    }
+    while let Some(record) = scanner.next_of_tail() {
+        found.push(note(record));
+    }
+    found
+}
+
+#[track_caller]
+fn check(bytes: &[u8], expected: &[&str]) {
+    for step in [1, 7, 64, 100_000] {
+        assert_eq!(scan_by(bytes, step), expected, "{step} bytes at a time");
+    }
+}
+
+#[test]
+fn lines_come_out_in_order_and_blank_ones_are_nothing() {
+    check(&[&line(1), b"\n  \r\n".as_slice(), &line(2)].concat(), &["e1", "e2"]);
+}
+
+#[test]
+fn only_a_line_feed_ends_a_line() {
+    check("{\"seq\":1,\"event\":\"t\",\"payload\":\"a\u{2028}\u{85}\u{2029}b\"}\r\n".as_bytes(), &["e1"]);
+}
+
+#[test]
+fn a_byte_order_mark_is_skipped() {
+    check(&[b"\xef\xbb\xbf".as_slice(), &line(1)].concat(), &["e1"]);
+}
+
+#[test]
+fn garbage_between_good_lines_hides_neither() {
+    let length = line(1).len();
+    let bytes = [&line(1), b"garbage\n[1]\n\xff\xfe\n12\n".as_slice(), &line(2)].concat();
+    check(
+        &bytes,
+        &[
+            "e1",
+            &format!("bad_json@{length}+7"),
+            &format!("bad_json@{}+3", length + 8),
+            &format!("bad_utf8@{}+2", length + 12),
+            &format!("bad_json@{}+2", length + 15),
+            "e2",
+        ],
+    );
+}
+
+#[test]
+fn a_page_of_nuls_does_not_hide_the_line_behind_it() {
+    check(&[vec![0; 50], line(1)].concat(), &["nul_run@0+50", "e1"]);
+    check(&[line(1), vec![0; 50]].concat(), &["e1", &format!("torn_tail@{}+50", line(1).len())]);
+}
+
+#[test]
+fn what_is_left_of_a_line_behind_nuls_is_no_event() {
+    let payload = br#"{"text":"x"},"crc":"460648a8"}"#.as_slice();
+    let len = 50 + payload.len();
+    let nuls = vec![0; 50];
+    check(&[&nuls, payload, b"\n", &line(2)].concat(), &[&format!("nul_run@0+{len}"), "e2"]);
+    check(&[&nuls, payload].concat(), &[&format!("torn_tail@0+{len}")]);
+    check(&[&nuls, payload, &line(2)].concat(), &[&format!("nul_run@0+{len}"), "e2"]);
+    for rest in [r#"{"event":"x"},"crc":"460648a8"}"#, r#"{"seq":7}}"#, r#"{"type":"x"},{"seq":1}"#, r#"{"a":1}"#] {
+        let bytes = [&nuls, rest.as_bytes(), b"\n", &line(2)].concat();
+        check(&bytes, &[&format!("nul_run@0+{}", 50 + rest.len()), "e2"]);
+    }
+}
+
+#[test]
+fn lines_in_their_own_right_behind_nuls_are_read() {
+    let (nuls, foreign) = (vec![0; 50], br#"{"seq":7,"type":"token"}"#.as_slice());
+    check(&[&nuls, foreign, b" \r\n"].concat(), &["nul_run@0+50", "e7"]);
+    check(&[&nuls, foreign, foreign, b"\n"].concat(), &["nul_run@0+50", "e7", "e7"]);
+    check(&[&nuls, foreign, &line(8)].concat(), &["nul_run@0+50", "e7", "e8"]);
+    check(&[&nuls, br#"{"event":"x"}"#.as_slice(), b"\n"].concat(), &["nul_run@0+50", "e?"]);
+    let own = &line(1)[..line(1).len() - 1];
+    let rest = format!("nul_run@{}+1", 50 + own.len());
+    check(&[&nuls, own, b"\0\n", &line(2)].concat(), &["nul_run@0+50", "e1", &rest, "e2"]);
+    let rest = format!("bad_json@50+{}", own.len() + 2);
+    check(&[&nuls, own, b",1\n", &line(2)].concat(), &["nul_run@0+50", &rest, "e2"]);
+}
+
+#[test]
+fn every_page_that_can_be_lost_of_a_line_leaves_no_event_that_was_never_written() {
+    let whole = [line(1), line(2), line(3)].concat();
+    for from in 0..whole.len() {
+        for to in [from + 1, from + 16, from + 64, line(1).len(), 2 * line(1).len(), whole.len()] {
+            let mut bytes = whole.clone();
+            if from < to && to <= whole.len() {
+                bytes[from..to].fill(0);
+                let found = scan_by(&bytes, 100_000);
+                let events: Vec<_> = found.iter().filter(|one| one.starts_with('e')).collect();
+                let is_known = events.iter().all(|event| ["e1", "e2", "e3"].contains(&event.as_str()));
+                assert!(is_known && events.is_sorted(), "{from}..{to}: {found:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn glued_records_are_both_read_and_the_damage_is_told() {
+    let one = line(1);
+    let both = [&one[..one.len() - 1], &line(2)].concat();
+    check(&both, &[&format!("glued_records@0+{}", both.len() - 1), "e1", "e2"]);
+}
+
+#[test]
+fn a_record_glued_to_a_torn_one_is_read() {
+    let torn = &line(1)[..30];
+    check(&[torn, &line(2)].concat(), &["glued_records@0+30", "e2"]);
+}
+
+#[test]
+fn a_last_line_without_its_line_feed_is_whole_or_torn() {
+    let two = line(2);
+    check(&[&line(1), &two[..two.len() - 1]].concat(), &["e1", "e2"]);
+    for cut in 1..two.len() - 1 {
+        let expected = format!("torn_tail@{}+{cut}", line(1).len());
+        assert_eq!(scan_by(&[&line(1), &two[..cut]].concat(), 64), ["e1", &expected]);
+    }
+}
+
+#[test]
+fn an_overlong_line_is_skipped_with_bounded_memory() {
+    let (session, run) = ids();
+    let mut scanner = Scanner::new(LineShape::new(&session, &run), 0);
+    for _ in 0..100 {
+        scanner.feed(1024 * 1024, |room| Ok::<_, ()>(room.iter_mut().map(|byte| *byte = b'x').count())).unwrap();
+        assert!(scanner.next_record().is_none());
+        assert!(scanner.buffer.len() <= LINE_BYTES_MAX + 2 * 1024 * 1024);
+    }
+    let rest = [b"\n".as_slice(), &line(1)].concat();
+    scanner
+        .feed(rest.len(), |room| {
+            room.copy_from_slice(&rest);
+            Ok::<_, ()>(rest.len())
+        })
+        .unwrap();
+    let expected = Damage { kind: DamageKind::LineTooLong, offset: 0, bytes: 100 * 1024 * 1024 };
+    assert!(matches!(scanner.next_record(), Some(Record::Damage(damage)) if damage == expected));
+    assert!(matches!(scanner.next_record(), Some(Record::Event(event)) if event.seq == Some(1)));
+}
+
+#[test]
+fn whether_a_line_is_too_long_does_not_depend_on_the_pieces_it_came_in() {
+    let mut line = b"{\"seq\":1,\"payload\":\"".to_vec();
+    line.resize(LINE_BYTES_MAX + 10_000, b'x');
+    line.extend_from_slice(b"\"}\n");
+    for step in [64 * 1024, 1024 * 1024, 64 * 1024 * 1024] {
+        assert_eq!(scan_by(&line, step), [format!("line_too_long@0+{}", line.len() - 1)]);
+    }
+}
+
+#[test]
+fn a_checksum_that_does_not_fit_is_damage_and_the_neighbours_stay() {
+    let mut bad = line(2);
+    let at = bad.len() - 5;
+    bad[at] = if bad[at] == b'0' { b'1' } else { b'0' };
+    let length = line(1).len();
+    let expected = format!("checksum_mismatch@{length}+{}", bad.len() - 1);
+    check(&[line(1), bad, line(3)].concat(), &["e1", &expected, "e3"]);
+}
