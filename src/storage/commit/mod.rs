@@ -47,6 +47,8 @@ use crate::model::SessionId;
 
 /// For how long the committer looks out for more before it sleeps until there is.
 const LOOK_OUT: Duration = Duration::from_micros(20);
+/// Pauses between two looks: each takes from the appenders what they are about to write.
+const PAUSES: usize = 64;
 /// For how long it waits for them, at the most.
 const PATIENCE_MAX: Duration = Duration::from_millis(2);
 
@@ -238,7 +240,7 @@ impl Committer {
         while expected > 1 && self.waiting.load(Ordering::Acquire) < expected {
             match watch.elapsed() {
                 spent if spent >= patience => return,
-                spent if spent < LOOK_OUT => std::hint::spin_loop(),
+                spent if spent < LOOK_OUT => (0..PAUSES).for_each(|_| std::hint::spin_loop()),
                 spent => self.sleep_until(expected, patience - spent),
             }
         }
