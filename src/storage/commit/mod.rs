@@ -59,6 +59,8 @@ pub(super) struct Committer {
     /// Wakes the thread that commits.
     wake: Condvar,
     is_hurried: AtomicBool,
+    /// Whether the thread calls back, and nobody is to count on it.
+    is_telling: AtomicBool,
     /// How many appends wait, and how many were in the batch before.
     waiting: AtomicUsize,
     expected: AtomicUsize,
@@ -105,6 +107,7 @@ impl Committer {
             queue: Mutex::default(),
             wake: Condvar::new(),
             is_hurried: AtomicBool::new(false),
+            is_telling: AtomicBool::new(false),
             waiting: AtomicUsize::new(0),
             expected: AtomicUsize::new(0),
             commit_nanos: AtomicU64::new(0),
@@ -218,10 +221,15 @@ impl Committer {
         self.step_alone(self.core.lock());
     }
 
-    /// Whether others commit too, so that it pays to wait for them: then the thread does it. A callback that waits is
-    /// called by that thread, and has to do it itself.
-    fn has_company(&self) -> bool {
-        (self.expected.load(Ordering::Relaxed) > 1 || self.core.is_locked()) && !self.threads.is_committing()
+    /// Leaves the next step to the thread, if others commit too, so that it pays to wait for them. Says whether it will
+    /// be made.
+    fn leave_to_thread(&self) -> bool {
+        let has_company = self.expected.load(Ordering::Relaxed) > 1 || self.core.is_locked();
+        if !has_company || !self.threads.ensure_commits(&self.own) {
+            return false;
+        }
+        self.hurry();
+        !self.is_telling.load(Ordering::SeqCst)
     }
 
     /// One step for whoever waits. If there was nothing to do, somebody else has it done and is about to say so.
@@ -293,9 +301,6 @@ impl Committer {
     /// Has callbacks called by the thread, which holds no lock that they could need. Without one they wait for somebody
     /// who asks for a commit.
     fn tell(&self, callbacks: Vec<Callback>, outcome: &Outcome) {
-        if self.threads.is_committing() {
-            return callbacks.into_iter().for_each(|callback| tell(callback, outcome));
-        }
         if !callbacks.is_empty() {
             let to_tell = callbacks.into_iter().map(|callback| (callback, outcome.clone()));
             self.queue.lock().to_tell.extend(to_tell);
@@ -304,12 +309,25 @@ impl Committer {
         }
     }
 
-    /// Tells those who are to be told, and says whether there were any.
-    fn tell_all(&self) -> bool {
+    fn tell_all(&self) {
         let to_tell = std::mem::take(&mut self.queue.lock().to_tell);
-        let were_any = !to_tell.is_empty();
         to_tell.into_iter().for_each(|(callback, outcome)| tell(callback, &outcome));
-        were_any
+    }
+
+    /// What the thread does when there is something to do.
+    ///
+    /// A callback may wait for somebody who waits for a ticket. So nobody leaves a step to this thread while it tells:
+    /// whoever has looked before that is served by the step here, whoever looks later makes its own.
+    fn work(&self) {
+        if self.queue.lock().to_tell.is_empty() {
+            return self.step();
+        }
+        self.is_telling.store(true, Ordering::SeqCst);
+        if self.is_hurried.load(Ordering::SeqCst) {
+            self.step_alone(self.core.lock());
+        }
+        self.tell_all();
+        self.is_telling.store(false, Ordering::SeqCst);
     }
 
     fn take(&self) -> Gathered {
@@ -420,11 +438,9 @@ impl Committer {
 impl Commits for Committer {
     fn settle(&self, batch: &Batch) {
         while !batch.is_settled() {
-            if self.has_company() && self.threads.ensure_commits(&self.own) {
-                self.hurry();
-                batch.wait();
-            } else {
-                self.step_or_wait(batch);
+            match self.leave_to_thread() {
+                true => batch.wait(),
+                false => self.step_or_wait(batch),
             }
         }
     }

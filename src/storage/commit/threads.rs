@@ -1,8 +1,8 @@
 //! The committer's two threads: one commits, one tends the log. Neither decides anything.
 
+use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{OnceLock, Weak};
-use std::thread::{self, JoinHandle, ThreadId};
+use std::thread::{self, JoinHandle};
 
 use parking_lot::{Condvar, Mutex};
 
@@ -15,8 +15,6 @@ pub(super) struct Threads {
     by_hand: bool,
     commits: Mutex<Option<JoinHandle<()>>>,
     has_commits: AtomicBool,
-    /// The thread that commits.
-    committing: OnceLock<ThreadId>,
     tending: Mutex<Tending>,
     wake: Condvar,
     is_closing: AtomicBool,
@@ -34,7 +32,6 @@ impl Threads {
             by_hand,
             commits: Mutex::default(),
             has_commits: AtomicBool::new(false),
-            committing: OnceLock::new(),
             tending: Mutex::default(),
             wake: Condvar::new(),
             is_closing: AtomicBool::new(false),
@@ -64,21 +61,13 @@ impl Threads {
         }
         if commits.is_none() {
             *commits = begin("lastword-commit", committer, |committer| {
-                let _ = committer.threads.committing.set(thread::current().id());
                 while committer.await_work() {
-                    if !committer.tell_all() {
-                        committer.step();
-                    }
+                    committer.work();
                 }
             });
         }
         self.has_commits.store(commits.is_some(), Ordering::Release);
         commits.is_some()
-    }
-
-    /// Whether the caller is the thread that commits, which must not wait for itself.
-    pub(super) fn is_committing(&self) -> bool {
-        self.committing.get() == Some(&thread::current().id())
     }
 
     /// Asks the thread that tends the log to do so. `false` if there is none.
