@@ -14,13 +14,16 @@ use crate::storage::{JournalBytes, Storage, StorageError};
 pub struct JournalReader {
     bytes: Box<dyn JournalBytes>,
     scanner: Scanner,
+    /// Whether what stands behind the last line feed was judged. What is written to it since is nobody's line.
+    is_at_end: bool,
 }
 
 impl JournalReader {
     /// A reader at the journal's beginning, if there is a journal.
     pub fn open(storage: &Arc<dyn Storage>, session: &SessionId, run: &RunId) -> Result<Option<Self>, StorageError> {
         let bytes = storage.journal_bytes(session, run)?;
-        Ok(bytes.map(|bytes| JournalReader { bytes, scanner: Scanner::new(LineShape::new(session, run), 0) }))
+        let scanner = Scanner::new(LineShape::new(session, run), 0);
+        Ok(bytes.map(|bytes| JournalReader { bytes, scanner, is_at_end: false }))
     }
 
     /// The next record of a whole line, looking no further than this offset. `None` when there is none yet.
@@ -39,7 +42,8 @@ impl JournalReader {
         }
     }
 
-    /// The next record of all that is there, what stands behind the last line feed included.
+    /// The next record of all that is there, what stands behind the last line feed included: as it was when that was
+    /// reached, also if somebody is just writing it.
     pub fn next_record(&mut self) -> Result<Option<Record<'_>>, StorageError> {
         loop {
             if let Some(found) = self.scanner.find_next() {
@@ -47,7 +51,8 @@ impl JournalReader {
             }
             let offset = self.scanner.fed_to();
             let bytes = &self.bytes;
-            if self.scanner.feed(READ_CHUNK_BYTES, |room| bytes.read_at(room, offset))? == 0 {
+            if self.is_at_end || self.scanner.feed(READ_CHUNK_BYTES, |room| bytes.read_at(room, offset))? == 0 {
+                self.is_at_end = true;
                 return Ok(self.scanner.find_in_tail().map(|found| self.scanner.give(found)));
             }
         }

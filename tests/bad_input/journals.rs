@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::data::{Data, NO, STORAGE, rid, sid, three_lines};
 use lastword::format::DamageKind;
 use lastword::limits::LINE_BYTES_MAX;
-use lastword::{After, Event, ReadOptions};
+use lastword::{After, Event, Found, ReadOptions};
 
 fn without_line_feed(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\n").unwrap()
@@ -141,6 +141,22 @@ fn a_follower_does_not_mix_a_torn_line_with_the_one_written_in_its_place() {
     let run = data.writer().resume_run(&sid("bad"), &rid("run-1")).unwrap();
     run.append(Event::token("in its place")).unwrap();
     assert!(follow.poll().unwrap().unwrap().payload().contains("in its place"));
+}
+
+#[test]
+fn the_rest_of_a_line_that_is_just_being_written_is_no_damage() {
+    let data = Data::new();
+    let lines = three_lines(&data);
+    let half = lines[2].len() / 2;
+    fs::write(data.journal(), [&lines[0][..], &lines[1], &lines[2][..half]].concat()).unwrap();
+    let mut events = data.reader().events(&sid("bad"), &rid("run-1"), ReadOptions::default()).unwrap();
+    for _ in 0..2 {
+        assert!(matches!(events.next(), Some(Ok(Found::Event(_)))));
+    }
+    let torn = events.next().unwrap().unwrap();
+    assert!(matches!(torn, Found::Damage(damage) if damage.kind == DamageKind::TornTail));
+    fs::write(data.journal(), lines.concat()).unwrap();
+    assert!(events.next().is_none(), "the half that was read was judged, and the other half is nothing of its own");
 }
 
 #[test]
