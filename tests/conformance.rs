@@ -9,7 +9,7 @@ use lastword::entropy::SystemEntropy;
 use lastword::storage::sim::SimDisk;
 use lastword::storage::{
     Access, Birth, CommitOptions, DirEntry, Disk, DiskFile, DiskLock, Durability, Expected, FileStat, FileStorage,
-    FilesOptions, Mode, OsDisk, Put, PutOutcome, Seal, SharedDisk, Storage, StorageError,
+    FilesOptions, Mode, Purpose, OsDisk, Put, PutOutcome, Seal, SharedDisk, Storage, StorageError,
 };
 use lastword::{Revision, RunId, SessionId};
 
@@ -25,6 +25,7 @@ impl Backend {
     fn open(&self, mode: Mode) -> Result<Arc<dyn Storage>, StorageError> {
         let options = FilesOptions {
             mode,
+            purpose: Purpose::Serve,
             allow_network_fs: true,
             clock: Arc::new(ManualClock::at(Timestamp::from_seconds(1.0))),
             entropy: Arc::new(SystemEntropy),
@@ -351,7 +352,7 @@ fn a_network_file_system_is_written_only_if_allowed_and_always_read() {
         FileStorage::open(
             disk,
             Path::new("/data"),
-            FilesOptions { mode, allow_network_fs, clock, entropy, core_dir: None, commit: CommitOptions::default() },
+            FilesOptions { mode, purpose: Purpose::Serve, allow_network_fs, clock, entropy, core_dir: None, commit: CommitOptions::default() },
         )
     };
     let disk: SharedDisk = Arc::new(NetworkDisk(SimDisk::new()));

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use super::event::JournalEvent;
 use crate::format::{Damage, LineShape, Record, Scanner};
 use crate::limits::READ_CHUNK_BYTES;
-use crate::model::fold::SeenSeqs;
-use crate::model::{RunId, SessionId};
+use crate::model::{RunId, SeenSeqs, SessionId};
 use crate::storage::{JournalBytes, Storage, StorageError};
 
 /// Reads a journal's records in order.

@@ -2,10 +2,9 @@
 //!
 //! Pure: events in, rows and tool cards out. Where they go, and which of them are there already, others decide.
 
-use std::collections::HashSet;
-
 use super::json::{Fields, Object, TextBuffer, needs_escape, quoted};
 use super::row::Row;
+use super::seqs::SeenSeqs;
 use super::text::{is_truthy, python_text, trim};
 use super::tool::ToolCard;
 use crate::limits::{CARD_ARG_CHARS_MAX, CARD_ARGS_KEYS_MAX};
@@ -141,30 +140,6 @@ impl FoldedCard {
             }
         }
         card
-    }
-}
-
-/// The numbers of events that were counted already, small as long as they arrive in order.
-#[derive(Debug, Default)]
-pub struct SeenSeqs {
-    all_up_to: u64,
-    others: HashSet<u64>,
-}
-
-impl SeenSeqs {
-    /// Whether this number is new; it no longer is afterwards.
-    pub fn insert(&mut self, seq: u64) -> bool {
-        if seq <= self.all_up_to {
-            return false;
-        }
-        if seq > self.all_up_to + 1 {
-            return self.others.insert(seq);
-        }
-        self.all_up_to = seq;
-        while !self.others.is_empty() && self.others.remove(&(self.all_up_to + 1)) {
-            self.all_up_to += 1;
-        }
-        true
     }
 }
 

@@ -47,6 +47,8 @@ pub struct FileStat {
     pub inode: u64,
     /// When its bytes last changed, in nanoseconds since 1970.
     pub modified_nanos: i128,
+    /// What others than its owner may do with it, as the bits of a Unix mode; 0 where that cannot be told.
+    pub open_to_others: u32,
 }
 
 /// A name in a directory.
@@ -113,6 +115,10 @@ pub trait Disk: Send + Sync + fmt::Debug {
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
     /// Opens or creates a file and locks it. `WouldBlock` if somebody else holds it.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>>;
+    /// Whether somebody holds the lock on a file. Leaves no trace: a file that is not there is not created.
+    fn is_locked(&self, path: &Path) -> io::Result<bool>;
+    /// Takes from everybody but its owner what they may do with a file or directory, where the system knows such rights.
+    fn make_private(&self, path: &Path) -> io::Result<()>;
     /// The file system a path lies on, if it is one whose locks other machines may not see.
     fn network_file_system(&self, path: &Path) -> io::Result<Option<&'static str>>;
     /// How many bytes can still be written where a path lies, if that is known.

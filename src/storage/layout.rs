@@ -13,6 +13,9 @@ pub struct Layout {
 /// What the files that are being written are called until they are whole.
 pub(super) const TEMP_PREFIX: &str = "_tmp-";
 
+/// The same for whoever repairs: what such a file holds is still elsewhere, whatever became of the repair.
+pub(super) const REPAIR_TEMP_PREFIX: &str = "_tmp-repair-";
+
 impl Layout {
     /// The layout of this data directory.
     pub fn new(root: &Path) -> Self {
@@ -42,6 +45,43 @@ impl Layout {
     /// The session whose sidecar has this file name.
     pub fn session_of(name: &str) -> Option<SessionId> {
         SessionId::parse(name.strip_suffix(".json")?).ok()
+    }
+
+    /// The session whose backup has this file name.
+    pub fn session_of_backup(name: &str) -> Option<SessionId> {
+        Layout::session_of(name.strip_suffix(".bak")?)
+    }
+
+    /// Whether a file of this name was still being written, by us or by another program, when somebody died.
+    pub fn is_temp(name: &str) -> bool {
+        let is_ours = name.starts_with(TEMP_PREFIX) && !name.contains('.');
+        let is_named_so = name.ends_with(".tmp") || name.contains(".tmp.") || name.contains(".tmp-");
+        is_ours || is_named_so && ![".json", ".jsonl", ".run"].iter().any(|end| name.ends_with(end))
+    }
+
+    /// Whether a file of this name was being written by a repair.
+    pub fn is_repair_temp(name: &str) -> bool {
+        name.starts_with(REPAIR_TEMP_PREFIX)
+    }
+
+    /// Whether a kept file of this name is a version of its session.
+    pub fn is_kept_version(name: &str) -> bool {
+        name.ends_with("-session.json") || name.starts_with("session.json-")
+    }
+
+    /// Whether a kept file of this name is a journal of this run as it was before a repair.
+    pub fn is_kept_journal(name: &str, run: &RunId) -> bool {
+        name.strip_prefix(run.as_str()).is_some_and(|rest| rest.starts_with(".jsonl-"))
+    }
+
+    /// Where files go that somebody did not finish writing.
+    pub fn kept_temps(&self) -> PathBuf {
+        self.kept().join("_temp")
+    }
+
+    /// A path as it is told: from the data directory on.
+    pub fn relative(&self, path: &Path) -> PathBuf {
+        path.strip_prefix(&self.root).unwrap_or(path).to_owned()
     }
 
     /// The folder of all journals.
@@ -155,6 +195,16 @@ mod tests {
         assert!(Layout::session_of("abc.json").is_some());
         for name in ["_index.json", "_lastword.json", "abc.json.bak", ".DS_Store", "._abc.json", "_tmp-1", "a b.json"] {
             assert!(Layout::session_of(name).is_none(), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_somebody_was_writing_is_told_from_runs_and_sessions_that_are_called_so() {
+        for name in ["_tmp-0123456789abcdef0123456789abcdef", "_tmp-repair-1", "s.json.tmp", "s.json.tmp.17", "x.tmp-9"] {
+            assert!(Layout::is_temp(name), "{name}");
+        }
+        for name in ["_tmp-x.run", "_tmp-x.jsonl", "a.tmp.b.jsonl", "_a.tmp.b.run", "tmp.json", "_tmp-x.jsonl-5-00000000"] {
+            assert!(!Layout::is_temp(name), "{name}");
         }
     }
 

@@ -25,7 +25,10 @@ pub use contract::{
 };
 pub use disk::{Access, DirEntry, Disk, DiskFile, DiskLock, FileKind, FileStat, SharedDisk};
 pub use error::StorageError;
-pub use files::{FileStorage, FilesOptions, Mode};
+pub use files::{
+    FileStorage, FilesOptions, IdentityFound, Inventory, LogFound, Mode, NewJournal, Purpose, RecordFound, RunFound,
+    SessionFound, Strays,
+};
 pub use finding::Finding;
 pub use layout::Layout;
 pub use lock::Holder;

@@ -69,10 +69,34 @@ impl Disk for OsDisk {
         options.read(true).write(true).create(true).truncate(false);
         let file = private(&mut options).open(path)?;
         file.try_lock_exclusive().map_err(|cause| {
-            let held = cause.raw_os_error() == fs2::lock_contended_error().raw_os_error();
-            if held { io::ErrorKind::WouldBlock.into() } else { cause }
+            if is_contended(&cause) { io::ErrorKind::WouldBlock.into() } else { cause }
         })?;
         Ok(Box::new(OsLock { file: OsFile { file } }))
+    }
+
+    fn is_locked(&self, path: &Path) -> io::Result<bool> {
+        let file = match File::open(path) {
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(false),
+            file => file?,
+        };
+        // Shared, and let go at once: other lookers are not in the way.
+        match FileExt::try_lock_shared(&file) {
+            Ok(()) => FileExt::unlock(&file).map(|()| false),
+            Err(cause) if is_contended(&cause) => Ok(true),
+            Err(cause) => Err(cause),
+        }
+    }
+
+    #[cfg(unix)]
+    fn make_private(&self, path: &Path) -> io::Result<()> {
+        use std::os::unix::fs::PermissionsExt;
+        let mode = fs::metadata(path)?.permissions().mode();
+        fs::set_permissions(path, fs::Permissions::from_mode(mode & !OTHERS))
+    }
+
+    #[cfg(not(unix))]
+    fn make_private(&self, _path: &Path) -> io::Result<()> {
+        Ok(())
     }
 
     #[cfg(target_os = "linux")]
@@ -98,6 +122,14 @@ impl Disk for OsDisk {
         let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         id.trim().to_owned()
     }
+}
+
+/// The rights of group and others in a Unix mode.
+#[cfg(unix)]
+const OTHERS: u32 = 0o077;
+
+fn is_contended(cause: &io::Error) -> bool {
+    cause.raw_os_error() == fs2::lock_contended_error().raw_os_error()
 }
 
 /// Numbers from the kernel's `magic.h`.
@@ -145,7 +177,11 @@ fn stat_of(metadata: &fs::Metadata) -> FileStat {
     let inode = 0;
     let modified = metadata.modified().ok().and_then(|moment| moment.duration_since(UNIX_EPOCH).ok());
     let modified_nanos = modified.unwrap_or_default().as_nanos() as i128;
-    FileStat { kind, len: metadata.len(), inode, modified_nanos }
+    #[cfg(unix)]
+    let open_to_others = std::os::unix::fs::PermissionsExt::mode(&metadata.permissions()) & OTHERS;
+    #[cfg(not(unix))]
+    let open_to_others = 0;
+    FileStat { kind, len: metadata.len(), inode, modified_nanos, open_to_others }
 }
 
 #[derive(Debug)]

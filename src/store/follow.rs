@@ -8,8 +8,7 @@ use super::{Store, StoreError};
 use crate::format::Record;
 use crate::journal::{Attached, JournalEvent, JournalReader};
 use crate::limits::FOLLOW_RECHECK;
-use crate::model::fold::SeenSeqs;
-use crate::model::{RunId, SessionId};
+use crate::model::{RunId, SeenSeqs, SessionId};
 use crate::storage::Seal;
 
 /// Where a follower begins.

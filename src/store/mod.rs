@@ -31,7 +31,7 @@ use crate::clock::{Clock, Timestamp};
 use crate::entropy::Entropy;
 use crate::index::Index;
 use crate::journal::Shelf;
-use crate::storage::{FileStorage, FilesOptions, Finding, Holder, Mode, OsDisk, SharedDisk, Storage};
+use crate::storage::{FileStorage, FilesOptions, Finding, Holder, Mode, OsDisk, Purpose, SharedDisk, Storage};
 
 /// A data directory, open.
 #[derive(Debug, Clone)]
@@ -94,6 +94,7 @@ impl Store {
     fn open_in_mode(disk: SharedDisk, path: &Path, options: Options, mode: Mode) -> Result<Self, StoreError> {
         let files = FilesOptions {
             mode,
+            purpose: Purpose::Serve,
             allow_network_fs: options.allow_network_fs,
             clock: options.clock.clone(),
             entropy: options.entropy.clone(),

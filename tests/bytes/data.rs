@@ -132,6 +132,7 @@ pub(crate) fn open_to_read(disk: &SimDisk) -> Result<Store, StoreError> {
     let options = options(disk, NOW);
     let files = FilesOptions {
         mode: Mode::ReadOnly,
+        purpose: lastword::storage::Purpose::Serve,
         allow_network_fs: false,
         clock: options.clock.clone(),
         entropy: options.entropy.clone(),

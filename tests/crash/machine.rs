@@ -8,7 +8,7 @@ use std::time::Duration;
 use lastword::clock::{ManualClock, Timestamp};
 use lastword::entropy::SeededEntropy;
 use lastword::storage::sim::{Crash, SimDisk};
-use lastword::storage::{FileStorage, FilesOptions, Mode, StorageError};
+use lastword::storage::{FileStorage, FilesOptions, Mode, Purpose, StorageError};
 use lastword::{CommitOptions, Options, SessionId, Store, StoreError};
 
 use crate::told::Told;
@@ -74,6 +74,7 @@ impl Machine {
         let options = self.options(disk, NOW);
         let files = FilesOptions {
             mode: Mode::ReadOnly,
+            purpose: Purpose::Serve,
             allow_network_fs: false,
             clock: options.clock.clone(),
             entropy: options.entropy.clone(),

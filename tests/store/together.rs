@@ -45,6 +45,7 @@ fn events_that_wait_for_the_same_write_are_written_together() {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let options = FilesOptions {
         mode: Mode::Write,
+        purpose: lastword::storage::Purpose::Serve,
         allow_network_fs: true,
         clock: clock.clone(),
         entropy: Arc::new(SystemEntropy),

@@ -100,6 +100,7 @@ impl Long<'_> {
     fn read_only_storage(&self) -> Outcomes<Arc<dyn Storage>> {
         let options = FilesOptions {
             mode: Mode::ReadOnly,
+            purpose: lastword::storage::Purpose::Serve,
             allow_network_fs: self.bench.allow_network_fs,
             clock: Arc::new(SystemClock),
             entropy: Arc::new(SystemEntropy),

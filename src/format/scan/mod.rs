@@ -125,6 +125,12 @@ impl Scanner {
         }
     }
 
+    /// Begins another journal with the room that it has.
+    pub fn begin_again(&mut self, shape: LineShape, offset: u64) {
+        let buffer = std::mem::take(&mut self.buffer);
+        *self = Scanner { buffer, ..Scanner::new(shape, offset) };
+    }
+
     /// The file offset behind the last byte that was handed in.
     pub fn fed_to(&self) -> u64 {
         self.base + self.end as u64

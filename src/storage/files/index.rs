@@ -46,7 +46,8 @@ impl FileStorage {
     }
 
     pub(super) fn replace_index(&self, lines: &[u8]) -> Result<(), StorageError> {
-        write::replace_unsynced(&*self.disk, &*self.entropy, &self.layout.index(), lines)
+        let path = self.layout.index();
+        write::replace_unsynced(&*self.disk, &self.temp_beside(&path), &path, lines)
     }
 
     /// Moves away the list that the reference program keeps, before the first change that it would not know of. That

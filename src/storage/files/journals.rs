@@ -51,6 +51,7 @@ impl FileStorage {
         let path = self.layout.journal(session, run);
         let is_used = optional(self.disk.stat(&path)).attempt("look at", &path)?.is_some_and(|stat| stat.len > 0);
         let record = self.read_record(session, run)?;
+        let record = record.filter(|known| !known.is_foreign);
         let began_elsewhere = record.is_some_and(|known| known.removed_at.is_some() || known.boot_id != self.boot_id);
         if is_used || began_elsewhere { Err(taken()) } else { Ok(()) }
     }
@@ -78,6 +79,11 @@ impl FileStorage {
         let fenced = |why| Err(StorageError::Fenced { run: run.clone(), why });
         match self.read_record(session, run)? {
             Some(record) if record.removed_at.is_some() => fenced("it was removed"),
+            Some(record) if record.is_foreign => {
+                let torn = u64::from(found.rest.torn_bytes > 0);
+                found.tail.last_seq = record.last_seq_floor.max(found.tail.last_seq + torn);
+                self.take_over(session, run, found.tail.last_seq)
+            }
             Some(record) if record.boot_id == self.boot_id => {
                 found.tail.last_seq = found.tail.last_seq.max(record.last_seq_floor);
                 Ok(())
@@ -364,9 +370,9 @@ fn whole_lines(lines: &[u8], taken: usize) -> usize {
 }
 
 #[derive(Debug)]
-struct FileBytes {
-    file: Box<dyn DiskFile>,
-    path: PathBuf,
+pub(super) struct FileBytes {
+    pub(super) file: Box<dyn DiskFile>,
+    pub(super) path: PathBuf,
 }
 
 impl JournalBytes for FileBytes {

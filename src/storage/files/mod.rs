@@ -1,9 +1,12 @@
 //! Local files as storage: a data directory that the reference program can read too.
 
 mod documents;
+mod diagnosis;
 mod graves;
 mod index;
+mod inventory;
 mod journals;
+mod mend;
 mod overlay;
 mod record;
 mod replay;
@@ -22,8 +25,13 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 
+pub use self::diagnosis::{IdentityFound, LogFound};
 use self::graves::Graves;
+pub use self::inventory::{Inventory, RecordFound, RunFound, SessionFound, Strays};
+use self::journals::FileBytes;
+pub use self::mend::NewJournal;
 use self::overlay::Overlay;
+use self::survey::store_of_log;
 use self::unsure::Unsure;
 use self::watched::WatchedDisk;
 use super::commit::{CommitOptions, Committer, Latch};
@@ -34,7 +42,7 @@ use super::disk::{Disk, SharedDisk};
 use super::error::{Attempt, StorageError, optional};
 use super::finding::Finding;
 use super::folders;
-use super::layout::{Layout, TEMP_PREFIX};
+use super::layout::{Layout, REPAIR_TEMP_PREFIX, TEMP_PREFIX};
 use super::lock::{self, Holder, WriterLock};
 use crate::clock::Clock;
 use crate::entropy::{Entropy, uuid4};
@@ -58,11 +66,23 @@ pub enum Mode {
     ReadOnly,
 }
 
+/// What a directory is opened for, by whoever writes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Purpose {
+    /// To serve: what earlier writers had not finished writing is removed.
+    #[default]
+    Serve,
+    /// To repair: that is left for the repair to keep.
+    Repair,
+}
+
 /// What file storage needs from outside.
 #[derive(Debug, Clone)]
 pub struct FilesOptions {
     /// Writer or reader.
     pub mode: Mode,
+    /// What a writer is here for.
+    pub purpose: Purpose,
     /// Whether a network file system is accepted although its locks may not keep other machines out.
     pub allow_network_fs: bool,
     /// Tells the time.
@@ -83,6 +103,7 @@ pub struct FileStorage {
     /// The same without that, for those who see to it themselves.
     raw: SharedDisk,
     layout: Layout,
+    purpose: Purpose,
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
     put_gates: Vec<Mutex<()>>,
@@ -140,6 +161,7 @@ impl FileStorage {
             is_listed_by_us: AtomicBool::new(false),
             lock: None,
             layout,
+            purpose: options.purpose,
             disk: Arc::new(WatchedDisk::new(disk.clone(), latch.clone())),
             raw: disk,
             latch,
@@ -206,7 +228,13 @@ impl FileStorage {
     fn check_identity(&self) -> Result<Option<String>, StorageError> {
         let path = self.layout.identity();
         let found = match write::read_small::<Identity>(&*self.disk, &path) {
-            Err(StorageError::Damaged { .. }) if self.lock.is_none() => None,
+            Err(StorageError::Damaged { .. }) if self.lock.is_none() => store_of_log(&*self.disk, &self.layout)
+                .unwrap_or_default()
+                .map(|store| Identity { store, format: FORMAT_VERSION }),
+            Err(StorageError::Damaged { .. }) if self.purpose == Purpose::Repair => {
+                self.keep_identity()?;
+                None
+            }
             found => found?,
         };
         match found {
@@ -214,7 +242,10 @@ impl FileStorage {
                 Err(StorageError::NewerFormat { path, version: found.format, known: FORMAT_VERSION })
             }
             None if self.lock.is_some() => {
-                let identity = Identity { store: uuid4(&*self.entropy), format: FORMAT_VERSION };
+                // A log that was left without it tells whose it is; with another uuid it would not be replayed.
+                let store = store_of_log(&*self.disk, &self.layout)?;
+                let store = store.unwrap_or_else(|| uuid4(&*self.entropy));
+                let identity = Identity { store, format: FORMAT_VERSION };
                 self.replace(&path, &write::to_json_line(&identity))?;
                 Ok(Some(identity.store))
             }
@@ -227,7 +258,8 @@ impl FileStorage {
     fn tidy(&self) -> Result<HashSet<SessionId>, StorageError> {
         let root = self.layout.root();
         let names = self.disk.read_dir(root).attempt("list", root)?;
-        for stale in names.iter().filter(|entry| entry.name.starts_with(TEMP_PREFIX) && !entry.is_dir) {
+        let prefix = self.temp_prefix();
+        for stale in names.iter().filter(|entry| entry.name.starts_with(prefix) && !entry.is_dir) {
             // One that cannot be removed harms nobody, and must not keep a writer out.
             let _ = self.disk.remove_file(&root.join(&stale.name));
         }
@@ -271,7 +303,20 @@ impl FileStorage {
 
     /// Puts a file in place, durably, whole or not at all.
     fn replace(&self, path: &Path, bytes: &[u8]) -> Result<Revision, StorageError> {
-        write::replace(&*self.disk, &*self.entropy, path, bytes)
+        write::replace(&*self.disk, &self.temp_beside(path), path, bytes)
+    }
+
+    fn temp_prefix(&self) -> &'static str {
+        match self.purpose {
+            Purpose::Serve => TEMP_PREFIX,
+            Purpose::Repair => REPAIR_TEMP_PREFIX,
+        }
+    }
+
+    /// What a file is called until it is whole and gets its name.
+    fn temp_beside(&self, path: &Path) -> PathBuf {
+        let folder = path.parent().expect("a file lies in a folder");
+        folder.join(format!("{}{}", self.temp_prefix(), uuid4(&*self.entropy)))
     }
 
     /// Keeps bytes of a session that something is about to replace.
@@ -387,7 +432,7 @@ impl Storage for FileStorage {
     }
 
     fn birth(&self, session: &SessionId, run: &RunId) -> Result<Option<Birth>, StorageError> {
-        let record = self.read_record(session, run)?;
+        let record = self.read_record(session, run)?.filter(|record| !record.is_foreign);
         Ok(record.map(|record| Birth { begun_at: record.begun_at, lease_seconds: record.lease_seconds }))
     }
 

@@ -24,6 +24,9 @@ pub(super) struct RunRecord {
     /// When the journal was removed; its id stays taken.
     #[serde(default)]
     pub(super) removed_at: Option<f64>,
+    /// Whether it says nothing but that floor: the run is another program's still.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) is_foreign: bool,
 }
 
 impl FileStorage {
@@ -35,6 +38,7 @@ impl FileStorage {
             lease_seconds: birth.lease_seconds,
             last_seq_floor: 0,
             removed_at: None,
+            is_foreign: false,
         }
     }
 

@@ -16,7 +16,6 @@ use crate::storage::commit::{CommitOptions, FoundLog, Log, Slot};
 use crate::storage::disk::{Access, DiskFile, SharedDisk, read_full, write_full};
 use crate::storage::error::{Attempt, StorageError, optional};
 use crate::storage::finding::Finding;
-use crate::storage::layout::TEMP_PREFIX;
 
 /// A log that is ready for new records, and where its batches go on.
 pub(super) struct Reopened {
@@ -40,6 +39,13 @@ pub(super) struct Rebuilt {
     conflict: u64,
     old: Vec<u8>,
     pub(super) tail: Vec<u8>,
+}
+
+impl Rebuilt {
+    /// The place of the first record in whose place something else stands.
+    pub(super) fn conflict(&self) -> u64 {
+        self.conflict
+    }
 }
 
 impl Patch<'_> {
@@ -239,7 +245,7 @@ impl FileStorage {
     /// Replaces all of a file from this place on, whole or not at all.
     fn replace_end(&self, path: &Path, file: &dyn DiskFile, at: u64, tail: &[u8]) -> Result<(), StorageError> {
         let folder = path.parent().expect("a file lies in a folder");
-        let temp = folder.join(format!("{TEMP_PREFIX}{}", uuid4(&*self.entropy)));
+        let temp = self.temp_beside(path);
         let copy = self.disk.open(&temp, Access::CreateNew).attempt("create", &temp)?;
         copy_start(file, &*copy, at).attempt("copy", path)?;
         write_full(&*copy, tail, at).map_err(|(_, cause)| StorageError::io("write", &temp, cause))?;

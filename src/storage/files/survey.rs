@@ -142,6 +142,14 @@ impl LogContents<'_> {
     }
 }
 
+/// The store that the log in a directory belongs to, if all of its files that say so agree.
+pub(super) fn store_of_log(disk: &dyn Disk, layout: &Layout) -> Result<Option<String>, StorageError> {
+    let survey = Survey::of(disk, layout, "")?;
+    let mut stores = survey.foreign.into_iter().filter_map(|file| file.header).map(|header| header.store);
+    let first = stores.next();
+    Ok(first.filter(|first| stores.all(|other| other == *first)))
+}
+
 fn look_at(disk: &dyn Disk, layout: &Layout, index: u32) -> Result<Option<SegmentFile>, StorageError> {
     let path = layout.segment(index);
     let Some((file, stat)) = open_plain(disk, &path).or_else(pass_over_strangers)? else { return Ok(None) };

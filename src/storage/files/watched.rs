@@ -97,6 +97,15 @@ impl Disk for WatchedDisk {
         self.disk.lock(path)
     }
 
+    fn is_locked(&self, path: &Path) -> io::Result<bool> {
+        self.disk.is_locked(path)
+    }
+
+    fn make_private(&self, path: &Path) -> io::Result<()> {
+        may_change(&self.latch)?;
+        self.disk.make_private(path)
+    }
+
     fn network_file_system(&self, path: &Path) -> io::Result<Option<&'static str>> {
         self.disk.network_file_system(path)
     }

@@ -7,31 +7,23 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::revision_of;
-use crate::entropy::{Entropy, uuid4};
 use crate::limits::RECORD_BYTES_MAX;
 use crate::model::Revision;
 use crate::storage::disk::{Access, Disk, DiskFile, FileKind, FileStat, read_full, write_full};
 use crate::storage::error::{Attempt, StorageError, optional};
-use crate::storage::layout::TEMP_PREFIX;
 
 /// Puts a file in place, replacing what has its name.
 ///
 /// What a crash leaves: after the creation, a write or the sync, a temp file that no reader looks at, and that the next
 /// writer removes if it lies in the data directory itself; after the rename, the old file or the new one, whole; after the directory's sync, the new
 /// one.
-pub(super) fn replace(
-    disk: &dyn Disk,
-    entropy: &dyn Entropy,
-    path: &Path,
-    bytes: &[u8],
-) -> Result<Revision, StorageError> {
+pub(super) fn replace(disk: &dyn Disk, temp: &Path, path: &Path, bytes: &[u8]) -> Result<Revision, StorageError> {
     let folder = path.parent().expect("a file lies in a folder");
-    let temp = folder.join(format!("{TEMP_PREFIX}{}", uuid4(entropy)));
-    let file = disk.open(&temp, Access::CreateNew).attempt("create", &temp)?;
-    let written = fill(&*file, &temp, bytes).and_then(|()| disk.rename(&temp, path).attempt("replace", path));
+    let file = disk.open(temp, Access::CreateNew).attempt("create", temp)?;
+    let written = fill(&*file, temp, bytes).and_then(|()| disk.rename(temp, path).attempt("replace", path));
     if let Err(error) = written {
         // The failure is what the caller must hear of; a temp file that stays behind harms nobody.
-        let _ = disk.remove_file(&temp);
+        let _ = disk.remove_file(temp);
         return Err(error);
     }
     disk.sync_dir(folder).attempt("sync the folder", folder)?;
@@ -40,19 +32,12 @@ pub(super) fn replace(
 }
 
 /// The same for what nobody relies on: after a power cut it is the old file, the new one, or a torn one.
-pub(super) fn replace_unsynced(
-    disk: &dyn Disk,
-    entropy: &dyn Entropy,
-    path: &Path,
-    bytes: &[u8],
-) -> Result<(), StorageError> {
-    let folder = path.parent().expect("a file lies in a folder");
-    let temp = folder.join(format!("{TEMP_PREFIX}{}", uuid4(entropy)));
-    let file = disk.open(&temp, Access::CreateNew).attempt("create", &temp)?;
-    let written = write_full(&*file, bytes, 0).map_err(|(_, cause)| StorageError::io("write", &temp, cause));
-    let replaced = written.and_then(|()| disk.rename(&temp, path).attempt("replace", path));
+pub(super) fn replace_unsynced(disk: &dyn Disk, temp: &Path, path: &Path, bytes: &[u8]) -> Result<(), StorageError> {
+    let file = disk.open(temp, Access::CreateNew).attempt("create", temp)?;
+    let written = write_full(&*file, bytes, 0).map_err(|(_, cause)| StorageError::io("write", temp, cause));
+    let replaced = written.and_then(|()| disk.rename(temp, path).attempt("replace", path));
     if replaced.is_err() {
-        let _ = disk.remove_file(&temp);
+        let _ = disk.remove_file(temp);
     }
     replaced
 }

@@ -123,6 +123,17 @@ impl Disk for SimDisk {
         Ok(Box::new(SimLock { file: self.file(inode, machine.life, path) }))
     }
 
+    fn is_locked(&self, path: &Path) -> io::Result<bool> {
+        let machine = self.machine.lock();
+        machine.check_running()?;
+        Ok(machine.image.find(path)?.is_some_and(|inode| machine.locked.contains(&inode)))
+    }
+
+    /// There is nobody else here.
+    fn make_private(&self, _path: &Path) -> io::Result<()> {
+        self.machine.lock().check_running()
+    }
+
     fn network_file_system(&self, _path: &Path) -> io::Result<Option<&'static str>> {
         Ok(None)
     }

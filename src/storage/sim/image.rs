@@ -195,10 +195,12 @@ impl Image {
     pub(super) fn stat(&self, inode: u64) -> io::Result<FileStat> {
         Ok(match self.inode(inode)? {
             Inode::File(file) => {
-                FileStat { kind: FileKind::File, len: file.live().len() as u64, inode, modified_nanos: file.modified() }
+                let (len, modified_nanos) = (file.live().len() as u64, file.modified());
+                FileStat { kind: FileKind::File, len, inode, modified_nanos, open_to_others: 0 }
             }
             Inode::Dir { modified, .. } => {
-                FileStat { kind: FileKind::Directory, len: 0, inode, modified_nanos: *modified }
+                let modified_nanos = *modified;
+                FileStat { kind: FileKind::Directory, len: 0, inode, modified_nanos, open_to_others: 0 }
             }
         })
     }

@@ -1,0 +1,157 @@
+//! What is wrong with the files that belong to no session: the store's identity and the commit log. Changes nothing.
+
+use std::path::PathBuf;
+
+use super::replay::Patch;
+use super::survey::{LogContents, Survey};
+use super::write::{open_plain, read_small};
+use super::{FORMAT_VERSION, FileStorage, Identity};
+use crate::model::{RunId, SessionId};
+use crate::storage::disk::{DiskFile, read_full};
+use crate::storage::error::{Attempt, StorageError};
+
+/// What the store's identity says. Paths from the data directory on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum IdentityFound {
+    /// There is none: no program of ours has written here.
+    Missing,
+    /// It can be read and written.
+    Fine,
+    /// A newer program wrote it.
+    Newer {
+        /// Its version.
+        version: u32,
+    },
+    /// It cannot be read.
+    Damaged {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// Something about the commit log. Paths from the data directory on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LogFound {
+    /// It holds events, and the journals hold them all.
+    NotRetired {
+        /// A file of the log.
+        file: PathBuf,
+    },
+    /// It holds events that this journal's own file lacks.
+    Behind {
+        /// The session.
+        session: SessionId,
+        /// The run.
+        run: RunId,
+        /// The journal.
+        file: PathBuf,
+        /// Where the first of them belongs.
+        offset: u64,
+    },
+    /// Other bytes stand in a journal where events belong that it holds.
+    Conflict {
+        /// The session.
+        session: SessionId,
+        /// The run.
+        run: RunId,
+        /// The journal.
+        file: PathBuf,
+        /// Where.
+        offset: u64,
+    },
+    /// Bytes of it are damaged.
+    Damaged {
+        /// The file of the log.
+        file: PathBuf,
+        /// Where, if not everywhere.
+        offset: Option<u64>,
+    },
+    /// It belongs to another store.
+    Foreign {
+        /// The file of the log.
+        file: PathBuf,
+    },
+    /// A newer program wrote it.
+    Newer {
+        /// The file of the log.
+        file: PathBuf,
+    },
+}
+
+impl FileStorage {
+    /// What the store's identity says.
+    pub fn look_at_identity(&self) -> IdentityFound {
+        match read_small::<Identity>(&*self.disk, &self.layout.identity()) {
+            Ok(None) => IdentityFound::Missing,
+            Ok(Some(found)) if found.format > FORMAT_VERSION => IdentityFound::Newer { version: found.format },
+            Ok(Some(_)) => IdentityFound::Fine,
+            Err(error) => IdentityFound::Damaged { reason: error.to_string() },
+        }
+    }
+
+    /// What is to be said of the commit log, for somebody who only reads.
+    pub fn look_at_log(&self) -> Result<Vec<LogFound>, StorageError> {
+        let store = self.store.clone().unwrap_or_default();
+        let survey = match Survey::of(&*self.disk, &self.layout, &store) {
+            Err(StorageError::NewerFormat { path, .. }) => {
+                return Ok(vec![LogFound::Newer { file: self.layout.relative(&path) }]);
+            }
+            survey => survey?,
+        };
+        let segment = |index| self.layout.relative(&self.layout.segment(index));
+        let mut found: Vec<LogFound> =
+            survey.foreign.iter().map(|file| LogFound::Foreign { file: segment(file.index) }).collect();
+        let damaged = |file, offset| LogFound::Damaged { file: segment(file), offset };
+        found.extend(survey.damaged.iter().map(|file| damaged(file.index, None)));
+        let contents = survey.contents();
+        found.extend(contents.damage.iter().map(|(index, place)| damaged(*index, Some(*place))));
+        let (before, mut is_live) = (found.len(), false);
+        for (session, run) in contents.runs.keys() {
+            // What lies there and is no file is told by whoever reads that run.
+            if !self.is_removed(session, run).unwrap_or(false) {
+                is_live = true;
+                found.extend(self.compare_with_log(session, run, &contents)?);
+            }
+        }
+        if is_live && found.len() == before {
+            let newest = survey.own.last().map_or(0, |file| file.index);
+            found.push(LogFound::NotRetired { file: segment(newest) });
+        }
+        Ok(found)
+    }
+
+    fn compare_with_log(
+        &self,
+        session: &SessionId,
+        run: &RunId,
+        contents: &LogContents<'_>,
+    ) -> Result<Option<LogFound>, StorageError> {
+        let path = self.layout.journal(session, run);
+        let found = open_plain(&*self.disk, &path).unwrap_or_default();
+        let len = found.as_ref().map_or(0, |(_, stat)| stat.len);
+        let records = &contents.runs[&(session.clone(), run.clone())];
+        let patch = Patch { session, run, lines: contents.lines_of(records, len) };
+        let (session, run, file) = (session.clone(), run.clone(), self.layout.relative(&path));
+        let Some((open, _)) = found else {
+            let first = patch.lines.first().map(|(offset, _)| *offset);
+            return Ok(first.map(|offset| LogFound::Behind { session, run, file, offset }));
+        };
+        if let Some(rebuilt) = patch.rebuilt(&*open, len).attempt("read", &path)? {
+            return Ok(Some(LogFound::Conflict { session, run, file, offset: rebuilt.conflict() }));
+        }
+        let missing = first_missing(&patch, &*open).attempt("read", &path)?;
+        Ok(missing.map(|offset| LogFound::Behind { session, run, file, offset }))
+    }
+}
+
+/// Where the first lines belong that are not in the journal's file.
+fn first_missing(patch: &Patch<'_>, file: &dyn DiskFile) -> std::io::Result<Option<u64>> {
+    let mut there = Vec::new();
+    for (offset, lines) in &patch.lines {
+        there.resize(lines.len(), 0);
+        if read_full(file, &mut there, *offset)? < lines.len() || there != *lines {
+            return Ok(Some(*offset));
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,215 @@
+//! What lies in a data directory, for whoever looks after all of it: sessions, journals, and what belongs to nobody.
+//! Reads names, lengths and rights, and changes nothing.
+
+use std::collections::{BTreeSet, HashSet};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::FileStorage;
+use super::record::RunRecord;
+use super::write::read_small;
+use crate::model::{RunId, SessionId};
+use crate::storage::disk::{DirEntry, FileKind, FileStat};
+use crate::storage::error::{Attempt, StorageError, optional};
+use crate::storage::layout::{Layout, TEMP_PREFIX};
+
+/// Files that are not as they should be, whatever they hold. Paths from the data directory on.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Strays {
+    /// Files that somebody did not finish writing.
+    pub temps: Vec<PathBuf>,
+    /// What others than the owner may look at or change, with their rights.
+    pub open: Vec<(PathBuf, u32)>,
+}
+
+/// All that lies in a data directory.
+#[derive(Debug, Default)]
+pub struct Inventory {
+    /// Every session of which anything is there, but for deleted ones.
+    pub sessions: BTreeSet<SessionId>,
+    /// Parts of deleted sessions that are not in the trash.
+    pub leftovers: Vec<(SessionId, PathBuf)>,
+    /// What is wrong with the files outside the sessions' own folders.
+    pub strays: Strays,
+}
+
+/// What a run's record says.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub enum RecordFound {
+    /// There is none: another program began the run.
+    #[default]
+    Missing,
+    /// It cannot be read.
+    Damaged(String),
+    /// When the run began, for how long after its last event its producer counts as alive, and the highest number that
+    /// was given to an event before.
+    Read {
+        /// In seconds.
+        begun_at: f64,
+        /// In seconds; none if it never does.
+        lease_seconds: Option<f64>,
+        /// 0 if nothing is known.
+        last_seq_floor: u64,
+        /// Whether the journal was removed on purpose.
+        is_removed: bool,
+    },
+}
+
+/// A run of a session.
+#[derive(Debug)]
+pub struct RunFound {
+    /// Its id.
+    pub run: RunId,
+    /// Whether its journal is there, in its file or in the commit log.
+    pub has_journal: bool,
+    /// What its record says.
+    pub record: RecordFound,
+}
+
+/// The files of one session.
+#[derive(Debug, Default)]
+pub struct SessionFound {
+    /// Whether something has the name of its sidecar.
+    pub has_sidecar: bool,
+    /// Its runs, in order.
+    pub runs: Vec<RunFound>,
+    /// What is wrong with its files.
+    pub strays: Strays,
+}
+
+impl FileStorage {
+    /// Looks at all of the directory but into the folders of the sessions' journals.
+    pub fn inventory(&self) -> Result<Inventory, StorageError> {
+        let deleted = self.deleted_sessions()?;
+        let mut found = Inventory::default();
+        self.note_root(&deleted, &mut found)?;
+        self.note_folders(&self.layout.journals(), &deleted, &mut found)?;
+        self.note_folders(&self.layout.kept(), &HashSet::new(), &mut found)?;
+        for folder in [self.layout.tombstones(), self.layout.commit_log(), self.layout.trash()] {
+            for (entry, stat) in self.look_into(&folder)? {
+                found.strays.note(&self.layout, &folder.join(&entry.name), &entry, &stat);
+            }
+        }
+        // What was kept of a session that was deleted is no session.
+        found.sessions.retain(|session| !deleted.contains(session));
+        Ok(found)
+    }
+
+    fn note_root(&self, deleted: &HashSet<SessionId>, found: &mut Inventory) -> Result<(), StorageError> {
+        let root = self.layout.root();
+        found.strays.open.extend(open_to_others(&optional(self.disk.stat(root)).attempt("look at", root)?, root));
+        for (entry, stat) in self.look_into(root)? {
+            let path = root.join(&entry.name);
+            found.strays.note(&self.layout, &path, &entry, &stat);
+            let session = Layout::session_of(&entry.name).or_else(|| Layout::session_of_backup(&entry.name));
+            found.note_session(session, deleted, self.layout.relative(&path));
+        }
+        Ok(())
+    }
+
+    /// Folders named after sessions.
+    fn note_folders(
+        &self,
+        above: &Path,
+        deleted: &HashSet<SessionId>,
+        found: &mut Inventory,
+    ) -> Result<(), StorageError> {
+        for (entry, stat) in self.look_into(above)? {
+            let path = above.join(&entry.name);
+            found.strays.note(&self.layout, &path, &entry, &stat);
+            let session = SessionId::parse(&entry.name).ok().filter(|_| entry.is_dir);
+            found.note_session(session, deleted, self.layout.relative(&path));
+        }
+        Ok(())
+    }
+
+    /// The files of one session.
+    pub fn look_at_session(&self, session: &SessionId) -> Result<SessionFound, StorageError> {
+        let sidecar = self.layout.sidecar(session);
+        let has_sidecar = optional(self.disk.stat(&sidecar)).attempt("look at", &sidecar)?.is_some();
+        let mut found = SessionFound { has_sidecar, ..SessionFound::default() };
+        let (mut with_journal, mut with_record) = (BTreeSet::new(), BTreeSet::new());
+        let folder = self.layout.journals_of(session);
+        for (entry, stat) in self.look_into(&folder)? {
+            found.strays.note(&self.layout, &folder.join(&entry.name), &entry, &stat);
+            with_journal.extend(Layout::run_of(&entry.name));
+            with_record.extend(Layout::run_of_record(&entry.name));
+        }
+        let logged = self.overlay()?.into_iter().flat_map(|overlay| overlay.runs_of(session).cloned());
+        with_journal.extend(logged.collect::<Vec<_>>());
+        for run in with_journal.union(&with_record) {
+            let record = if with_record.contains(run) { self.look_at_record(session, run)? } else { RecordFound::Missing };
+            found.runs.push(RunFound { has_journal: with_journal.contains(run), record, run: run.clone() });
+        }
+        let kept = self.layout.kept_of(session);
+        for (entry, stat) in self.look_into(&kept)? {
+            found.strays.note_kept(&self.layout, &kept.join(&entry.name), &entry, &stat);
+        }
+        Ok(found)
+    }
+
+    fn look_at_record(&self, session: &SessionId, run: &RunId) -> Result<RecordFound, StorageError> {
+        Ok(match read_small::<RunRecord>(&*self.disk, &self.layout.run_record(session, run)) {
+            Ok(None) => RecordFound::Missing,
+            Ok(Some(record)) if record.is_foreign => RecordFound::Missing,
+            Ok(Some(record)) => RecordFound::Read {
+                begun_at: record.begun_at,
+                lease_seconds: record.lease_seconds,
+                last_seq_floor: record.last_seq_floor,
+                is_removed: record.removed_at.is_some(),
+            },
+            Err(error) => RecordFound::Damaged(error.to_string()),
+        })
+    }
+
+    /// What a folder holds; nothing if it is not there, or is no folder.
+    fn look_into(&self, folder: &Path) -> Result<Vec<(DirEntry, io::Result<FileStat>)>, StorageError> {
+        match self.disk.read_dir_stats(folder) {
+            Err(cause) if matches!(cause.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(Vec::new()),
+            found => found.attempt("list", folder),
+        }
+    }
+
+    /// Whether a writer holds the directory.
+    pub fn is_held(&self) -> Result<bool, StorageError> {
+        let path = self.layout.lock();
+        self.disk.is_locked(&path).attempt("look at", &path)
+    }
+
+    /// Where everything lies.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+}
+
+impl Inventory {
+    fn note_session(&mut self, session: Option<SessionId>, deleted: &HashSet<SessionId>, path: PathBuf) {
+        match session {
+            Some(session) if deleted.contains(&session) => self.leftovers.push((session, path)),
+            session => self.sessions.extend(session),
+        }
+    }
+}
+
+impl Strays {
+    fn note(&mut self, layout: &Layout, path: &Path, entry: &DirEntry, stat: &io::Result<FileStat>) {
+        let relative = layout.relative(path);
+        if !entry.is_dir && Layout::is_temp(&entry.name) {
+            self.temps.push(relative.clone());
+        }
+        self.open.extend(open_to_others(&stat.as_ref().ok().copied(), &relative));
+    }
+
+    /// What was kept has the name of what it was, whatever that sounds like.
+    fn note_kept(&mut self, layout: &Layout, path: &Path, entry: &DirEntry, stat: &io::Result<FileStat>) {
+        let is_ours = entry.name.starts_with(TEMP_PREFIX);
+        let is_dir = entry.is_dir || !is_ours;
+        self.note(layout, path, &DirEntry { name: entry.name.clone(), is_dir }, stat);
+    }
+}
+
+/// Something that is neither file nor folder is nobody's conversation.
+fn open_to_others(stat: &Option<FileStat>, path: &Path) -> Option<(PathBuf, u32)> {
+    let open = stat.filter(|stat| stat.kind != FileKind::Other).map_or(0, |stat| stat.open_to_others);
+    (open != 0).then(|| (path.to_owned(), open))
+}

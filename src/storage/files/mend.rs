@@ -1,0 +1,268 @@
+//! What a repair does to files: whatever it replaces or moves is kept first, under a name that its bytes decide, so that a
+//! repair that was interrupted and made again leaves what one that was not interrupted leaves.
+
+use std::path::{Path, PathBuf};
+
+use super::record::RunRecord;
+use super::write::open_plain;
+use super::{FileBytes, FileStorage, Purpose};
+use crate::limits::READ_CHUNK_BYTES;
+use crate::model::{RunId, SessionId};
+use crate::storage::contract::{Birth, JournalBytes};
+use crate::storage::disk::{Access, DiskFile, read_full, write_full};
+use crate::storage::error::{Attempt, StorageError, optional};
+use crate::storage::layout::Layout;
+
+/// A journal that is being written anew, beside the old one.
+///
+/// A crash leaves the old journal and a temp file, until the new one is put in place; then the new one, and the old one
+/// among the kept files.
+#[derive(Debug)]
+pub struct NewJournal<'s> {
+    storage: &'s FileStorage,
+    session: SessionId,
+    run: RunId,
+    temp: PathBuf,
+    file: Box<dyn DiskFile>,
+    buffer: Vec<u8>,
+    len: u64,
+    is_in_place: bool,
+}
+
+impl NewJournal<'_> {
+    /// Adds bytes.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), StorageError> {
+        self.buffer.extend_from_slice(bytes);
+        if self.buffer.len() >= READ_CHUNK_BYTES { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<(), StorageError> {
+        write_full(&*self.file, &self.buffer, self.len)
+            .map_err(|(_, cause)| StorageError::io("write", &self.temp, cause))?;
+        self.len += self.buffer.len() as u64;
+        self.buffer.clear();
+        Ok(())
+    }
+
+    /// What was written so far, to be looked at before it counts.
+    pub fn written(&mut self) -> Result<Box<dyn JournalBytes>, StorageError> {
+        self.flush()?;
+        let file = self.storage.disk.open(&self.temp, Access::Read).attempt("open", &self.temp)?;
+        Ok(Box::new(FileBytes { file, path: self.temp.clone() }))
+    }
+
+    /// Keeps the old journal and puts this one in its place. Gives the place of the kept one.
+    pub fn put_in_place(mut self) -> Result<PathBuf, StorageError> {
+        self.flush()?;
+        self.file.sync().attempt("sync", &self.temp)?;
+        let path = self.storage.layout.journal(&self.session, &self.run);
+        let kept = self.storage.keep_file(&self.storage.layout.kept_of(&self.session), &path)?;
+        self.storage.disk.rename(&self.temp, &path).attempt("replace", &path)?;
+        self.is_in_place = true;
+        self.storage.sync_folders_of(&self.session)?;
+        Ok(self.storage.layout.relative(&kept))
+    }
+}
+
+impl Drop for NewJournal<'_> {
+    fn drop(&mut self) {
+        if !self.is_in_place {
+            // One that stays behind is removed by the next repair.
+            let _ = self.storage.disk.remove_file(&self.temp);
+        }
+    }
+}
+
+impl FileStorage {
+    /// Begins to write a journal anew.
+    pub fn rewrite_journal(&self, session: &SessionId, run: &RunId) -> Result<NewJournal<'_>, StorageError> {
+        self.must_repair()?;
+        let temp = self.temp_beside(&self.layout.journal(session, run));
+        let file = self.disk.open(&temp, Access::CreateNew).attempt("create", &temp)?;
+        let (session, run) = (session.clone(), run.clone());
+        Ok(NewJournal { storage: self, session, run, temp, file, buffer: Vec::new(), len: 0, is_in_place: false })
+    }
+
+    fn must_repair(&self) -> Result<(), StorageError> {
+        self.must_write()?;
+        if self.purpose == Purpose::Repair { Ok(()) } else { Err(StorageError::ReadOnly) }
+    }
+
+    /// Keeps a session's document before it is replaced. Gives the place, if there is a document.
+    pub fn keep_document(&self, session: &SessionId) -> Result<Option<PathBuf>, StorageError> {
+        self.must_repair()?;
+        let path = self.layout.sidecar(session);
+        if optional(self.disk.stat(&path)).attempt("look at", &path)?.is_none() {
+            return Ok(None);
+        }
+        let kept = self.keep_file_as(&self.layout.kept_of(session), &path, "session.json")?;
+        Ok(Some(self.layout.relative(&kept)))
+    }
+
+    /// Keeps the store's identity, which cannot be read.
+    pub(super) fn keep_identity(&self) -> Result<(), StorageError> {
+        let (path, folder) = (self.layout.identity(), self.layout.kept());
+        self.ensure_dirs(&folder)?;
+        self.move_part(&path, &self.free_name(&folder, "_lastword.json")?)
+    }
+
+    fn keep_file(&self, folder: &Path, path: &Path) -> Result<PathBuf, StorageError> {
+        let name = path.file_name().expect("a file has a name").to_string_lossy().into_owned();
+        self.keep_file_as(folder, path, &name)
+    }
+
+    /// Copies a file to the kept ones, durably. Its name tells its length and checksum, so that it is there once.
+    fn keep_file_as(&self, folder: &Path, path: &Path, name: &str) -> Result<PathBuf, StorageError> {
+        self.ensure_dirs(folder)?;
+        let Some((file, _)) = open_plain(&*self.disk, path)? else {
+            return Err(StorageError::io("keep", path, std::io::ErrorKind::NotFound.into()));
+        };
+        let (len, crc) = sum(&*file).attempt("read", path)?;
+        let kept = folder.join(format!("{name}-{len}-{crc:08x}"));
+        if let Some((there, _)) = open_plain(&*self.disk, &kept)?
+            && sum(&*there).attempt("read", &kept)? == (len, crc)
+        {
+            // Whoever put it there may have died before its name was durable.
+            there.sync().attempt("sync", &kept)?;
+            self.disk.sync_dir(folder).attempt("sync the folder", folder)?;
+            return Ok(kept);
+        }
+        let temp = self.temp_beside(&kept);
+        let copy = self.disk.open(&temp, Access::CreateNew).attempt("create", &temp)?;
+        copy_all(&*file, &*copy).attempt("copy", path)?;
+        copy.sync().attempt("sync", &temp)?;
+        self.disk.rename(&temp, &kept).attempt("keep", &kept)?;
+        self.disk.sync_dir(folder).attempt("sync the folder", folder)?;
+        Ok(kept)
+    }
+
+    /// A name in a folder that nothing has.
+    fn free_name(&self, folder: &Path, name: &str) -> Result<PathBuf, StorageError> {
+        let mut path = folder.join(name);
+        for number in 2_u64.. {
+            if optional(self.disk.stat(&path)).attempt("look at", &path)?.is_none() {
+                break;
+            }
+            path = folder.join(format!("{name}-{number}"));
+        }
+        Ok(path)
+    }
+
+    /// Moves a file that somebody did not finish writing to the kept ones; one of an earlier repair is removed, because
+    /// all that it held is elsewhere. Gives the place, if there is one.
+    pub fn set_temp_aside(&self, relative: &Path) -> Result<Option<PathBuf>, StorageError> {
+        self.must_repair()?;
+        let path = self.layout.root().join(relative);
+        let name = path.file_name().expect("a file has a name").to_string_lossy().into_owned();
+        if Layout::is_repair_temp(&name) {
+            optional(self.disk.remove_file(&path)).attempt("remove", &path)?;
+            return Ok(None);
+        }
+        let folder = self.layout.kept_temps();
+        self.ensure_dirs(&folder)?;
+        let to = self.free_name(&folder, &relative.to_string_lossy().replace(['/', '\\'], "~"))?;
+        self.move_part(&path, &to)?;
+        Ok(Some(self.layout.relative(&to)))
+    }
+
+    /// Takes from everybody but its owner what they may do with a file or folder.
+    pub fn make_private(&self, relative: &Path) -> Result<(), StorageError> {
+        self.must_repair()?;
+        let path = self.layout.root().join(relative);
+        self.disk.make_private(&path).attempt("make private", &path)
+    }
+
+    /// Notes that numbers up to this one may have been given to events, although the journal no longer shows them.
+    pub fn raise_seq_floor(&self, session: &SessionId, run: &RunId, floor: u64) -> Result<(), StorageError> {
+        self.must_repair()?;
+        let birth = Birth { begun_at: self.clock.now().seconds(), lease_seconds: None };
+        let found = self.read_record(session, run)?;
+        let record = found.unwrap_or_else(|| RunRecord { is_foreign: true, ..self.new_record(&birth) });
+        if record.last_seq_floor >= floor {
+            return Ok(());
+        }
+        self.write_record(session, run, &RunRecord { last_seq_floor: floor, ..record })?;
+        self.sync_folders_of(session)
+    }
+
+    /// Moves both lists of the sessions to the kept files, to be made anew.
+    pub fn retire_indexes(&self) -> Result<(), StorageError> {
+        self.must_repair()?;
+        self.retire_foreign_index()?;
+        let (path, kept) = (self.layout.index(), self.layout.kept());
+        if optional(self.disk.stat(&path)).attempt("look at", &path)?.is_some() {
+            self.ensure_dirs(&kept)?;
+            self.move_part(&path, &self.free_name(&kept, "_sessions.index")?)?;
+        }
+        Ok(())
+    }
+
+    /// The earlier versions of a session's document: the backup of the reference program, then what was kept, in order.
+    pub fn versions_of(&self, session: &SessionId) -> Result<Vec<PathBuf>, StorageError> {
+        let backup = self.layout.backup(session);
+        let mut found = Vec::new();
+        if optional(self.disk.stat(&backup)).attempt("look at", &backup)?.is_some() {
+            found.push(self.layout.relative(&backup));
+        }
+        found.extend(self.kept_of(session, Layout::is_kept_version)?);
+        Ok(found)
+    }
+
+    /// The journals of a run as they were before repairs, in order.
+    pub fn kept_journals(&self, session: &SessionId, run: &RunId) -> Result<Vec<PathBuf>, StorageError> {
+        self.kept_of(session, |name| Layout::is_kept_journal(name, run))
+    }
+
+    fn kept_of(&self, session: &SessionId, wants: impl Fn(&str) -> bool) -> Result<Vec<PathBuf>, StorageError> {
+        let folder = self.layout.kept_of(session);
+        let names = optional(self.disk.read_dir(&folder)).attempt("list", &folder)?.unwrap_or_default();
+        let wanted = names.iter().filter(|entry| !entry.is_dir && wants(&entry.name));
+        let mut found: Vec<PathBuf> = wanted.map(|entry| self.layout.relative(&folder.join(&entry.name))).collect();
+        found.sort();
+        Ok(found)
+    }
+
+    /// The bytes of an earlier version, or of whatever document has this name.
+    pub fn read_version(&self, relative: &Path) -> Result<Option<Vec<u8>>, StorageError> {
+        self.read_core(&self.layout.root().join(relative))
+    }
+
+    /// The bytes of a file, to be read as a journal.
+    pub fn kept_bytes(&self, relative: &Path) -> Result<Option<Box<dyn JournalBytes>>, StorageError> {
+        let path = self.layout.root().join(relative);
+        let found = open_plain(&*self.disk, &path)?;
+        Ok(found.map(|(file, _)| Box::new(FileBytes { file, path }) as Box<dyn JournalBytes>))
+    }
+}
+
+/// Length and checksum of a file.
+fn sum(file: &dyn DiskFile) -> std::io::Result<(u64, u32)> {
+    let (mut len, mut crc) = (0, 0);
+    walk(file, |bytes| {
+        len += bytes.len() as u64;
+        crc = crc32c::crc32c_append(crc, bytes);
+        Ok(())
+    })?;
+    Ok((len, crc))
+}
+
+fn copy_all(from: &dyn DiskFile, to: &dyn DiskFile) -> std::io::Result<()> {
+    let mut at = 0;
+    walk(from, |bytes| {
+        write_full(to, bytes, at).map_err(|(_, cause)| cause)?;
+        at += bytes.len() as u64;
+        Ok(())
+    })
+}
+
+fn walk(file: &dyn DiskFile, mut show: impl FnMut(&[u8]) -> std::io::Result<()>) -> std::io::Result<()> {
+    let (mut chunk, mut at) = (vec![0; READ_CHUNK_BYTES], 0);
+    loop {
+        let len = read_full(file, &mut chunk, at)?;
+        if len == 0 {
+            return Ok(());
+        }
+        show(&chunk[..len])?;
+        at += len as u64;
+    }
+}
