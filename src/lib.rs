@@ -5,6 +5,7 @@
 
 pub mod cache;
 pub mod clock;
+pub mod doctor;
 pub mod entropy;
 pub mod format;
 pub mod index;

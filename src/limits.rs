@@ -77,6 +77,15 @@ pub const LISTING_RECHECK: Duration = Duration::from_secs(1);
 /// How old the last change of a folder must be before its time tells it from the next one.
 pub const FOLDER_TIME_SETTLES: Duration = Duration::from_millis(50);
 
+/// Places of one journal, damaged or with a number that was there already, that the doctor remembers.
+pub const DOCTOR_PLACES_MAX: usize = 1 << 20;
+
+/// Findings about one journal that the doctor tells one by one; the rest is counted.
+pub const DOCTOR_FINDINGS_PER_JOURNAL_MAX: usize = 1_000;
+
+/// Findings that the doctor tells one by one; the rest is counted.
+pub const DOCTOR_FINDINGS_MAX: usize = 200_000;
+
 /// Keys of a tool call's arguments that a card shows.
 pub const CARD_ARGS_KEYS_MAX: usize = 4;
 

@@ -9,7 +9,7 @@ use lastword::entropy::SystemEntropy;
 use lastword::storage::sim::SimDisk;
 use lastword::storage::{
     Access, Birth, CommitOptions, DirEntry, Disk, DiskFile, DiskLock, Durability, Expected, FileStat, FileStorage,
-    FilesOptions, Mode, Purpose, OsDisk, Put, PutOutcome, Seal, SharedDisk, Storage, StorageError,
+    FilesOptions, Mode, OsDisk, Purpose, Put, PutOutcome, Seal, SharedDisk, Storage, StorageError,
 };
 use lastword::{Revision, RunId, SessionId};
 
@@ -352,7 +352,15 @@ fn a_network_file_system_is_written_only_if_allowed_and_always_read() {
         FileStorage::open(
             disk,
             Path::new("/data"),
-            FilesOptions { mode, purpose: Purpose::Serve, allow_network_fs, clock, entropy, core_dir: None, commit: CommitOptions::default() },
+            FilesOptions {
+                mode,
+                purpose: Purpose::Serve,
+                allow_network_fs,
+                clock,
+                entropy,
+                core_dir: None,
+                commit: CommitOptions::default(),
+            },
         )
     };
     let disk: SharedDisk = Arc::new(NetworkDisk(SimDisk::new()));

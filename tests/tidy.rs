@@ -10,7 +10,7 @@ const LAYERS: &[&[&str]] = &[
     &["storage"],
     &["journal", "sidecar", "index"],
     &["cache", "recovery"],
-    &["store"],
+    &["store", "doctor"],
     &["run"],
     &["bridge", "relay", "http"],
     &["cli"],

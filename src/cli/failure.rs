@@ -4,6 +4,7 @@ use std::error::Error;
 use std::io;
 use std::process::ExitCode;
 
+use lastword::doctor::DoctorError;
 use lastword::{AppendError, StorageError, StoreError};
 
 /// Why a command did not do what was asked.
@@ -11,6 +12,8 @@ use lastword::{AppendError, StorageError, StoreError};
 pub(super) enum Failure {
     /// The answer is no. Exit 1.
     No(String),
+    /// The answer is no, and it was printed. Exit 1.
+    Told,
     /// The command was used wrongly. Exit 2.
     Usage(String),
     /// Somebody else is at work. Exit 3.
@@ -25,6 +28,7 @@ impl Failure {
     pub(super) fn report(self) -> ExitCode {
         let (code, message) = match self {
             Failure::OutputClosed => return ExitCode::SUCCESS,
+            Failure::Told => return ExitCode::from(1),
             Failure::No(message) => (1, message),
             Failure::Usage(message) => (2, message),
             Failure::Busy(message) => (3, message),
@@ -55,6 +59,15 @@ impl From<StoreError> for Failure {
             | StoreError::Append(AppendError::Invalid(_)) => Failure::Usage(message),
             StoreError::RunInProgress { .. } => Failure::Busy(message),
             _ => error.storage().map_or(Failure::No(message.clone()), |cause| of_storage(cause, message)),
+        }
+    }
+}
+
+impl From<DoctorError> for Failure {
+    fn from(error: DoctorError) -> Self {
+        match error {
+            DoctorError::NotFound { .. } => Failure::No(error.to_string()),
+            DoctorError::Storage(error) => error.into(),
         }
     }
 }

@@ -2,10 +2,13 @@
 
 mod append;
 mod bench;
+mod check;
 mod failure;
 mod ls;
 mod new;
 mod output;
+mod progress;
+mod repair;
 mod show;
 mod tail;
 mod turn;
@@ -15,6 +18,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
+use lastword::doctor::DoctorOptions;
 use lastword::{CommitOptions, Durability, Finding, Options, RunId, SessionId, Store};
 
 use self::failure::Failure;
@@ -51,7 +55,7 @@ struct Cli {
 const SYNC_WITHIN_MS_MAX: u64 = 60_000;
 
 const EXIT_CODES: &str =
-    "Exit codes: 0 done, 1 the answer is no (not found, refused), 2 usage, 3 busy, 4 storage failure.";
+    "Exit codes: 0 done, 1 the answer is no (not found, refused, damage found), 2 usage, 3 busy, 4 storage failure.";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -67,6 +71,10 @@ enum Command {
     Append(append::Args),
     /// Print the events of a run as its journal has them.
     Tail(tail::Args),
+    /// Look through the whole directory, or some sessions, and say what is wrong. Changes nothing.
+    Check(check::Args),
+    /// Say what a repair would do, and do it with --apply. Whatever is replaced is kept.
+    Repair(repair::Args),
     /// Measure this machine: appends, saves, loads, recovery, each beside the raw system calls.
     Bench(bench::Args),
 }
@@ -117,6 +125,16 @@ impl Context {
         Ok(store)
     }
 
+    /// How the doctor looks at the data directory.
+    fn doctor(&self, sessions: Vec<SessionId>) -> DoctorOptions {
+        DoctorOptions {
+            sessions,
+            core_dir: self.core.clone(),
+            allow_network_fs: self.allow_network_fs,
+            ..DoctorOptions::default()
+        }
+    }
+
     /// The data directory, to be read beside whoever writes it.
     fn reader(&self) -> Result<Store, Failure> {
         Ok(Store::open_read_only(&self.data, self.options())?)
@@ -151,6 +169,8 @@ pub(crate) fn main() -> ExitCode {
         Command::Turn(args) => turn::run(&context, args),
         Command::Append(args) => append::run(&context, args),
         Command::Tail(args) => tail::run(&context, args),
+        Command::Check(args) => check::run(&context, args),
+        Command::Repair(args) => repair::run(&context, args),
         Command::Bench(args) => bench::run(&context, args),
     };
     match done {

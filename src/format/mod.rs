@@ -4,6 +4,7 @@ pub mod commit;
 mod encode;
 mod index;
 mod line;
+mod salvage;
 mod scan;
 mod sidecar;
 mod walk;
@@ -11,6 +12,7 @@ mod walk;
 pub use encode::LineEncoder;
 pub use index::{IndexLine, read_index_lines, write_index_line};
 pub use line::{EventRef, Ids, LineShape};
+pub use salvage::salvage_session;
 pub use scan::{Damage, DamageKind, Record, Scanner};
 #[doc(hidden)]
 pub use sidecar::is_walked;

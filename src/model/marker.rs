@@ -22,6 +22,9 @@ const STOPPED_EMPTY: &str = "You stopped this answer before anything had arrived
 const LIMIT_RECOVERED: &str = "This answer ended at its limit of tool calls. What had arrived was recovered from the \
                                run journal and stands above; send another message to go on.";
 
+const REBUILT: &str = "The file of this conversation was lost. What stands above was rebuilt from the run journals; what you \
+                       had written stood only in that file.";
+
 const ARMED: &str = "_pending_journal_recovery";
 const RETRY_RUN: &str = "_journal_retry_stream_id";
 const RETRY_ATTEMPTS: &str = "_journal_retry_attempts";
@@ -102,6 +105,11 @@ pub fn interrupted_marker(finding: &Finding, cause: &str, run: &str, now_seconds
     row.fields_mut().set_text("interruption_cause", cause);
     row.fields_mut().set_text(RUN, run);
     row
+}
+
+/// The notice at the end of a transcript that was made again from journals alone.
+pub fn rebuilt_notice(now_seconds: i64) -> Row {
+    marker("rebuilt", REBUILT, now_seconds)
 }
 
 fn marker(kind: &str, words: &str, now_seconds: i64) -> Row {

@@ -200,10 +200,13 @@ mod tests {
 
     #[test]
     fn what_somebody_was_writing_is_told_from_runs_and_sessions_that_are_called_so() {
-        for name in ["_tmp-0123456789abcdef0123456789abcdef", "_tmp-repair-1", "s.json.tmp", "s.json.tmp.17", "x.tmp-9"] {
+        for name in ["_tmp-0123456789abcdef0123456789abcdef", "_tmp-repair-1", "s.json.tmp", "s.json.tmp.17", "x.tmp-9"]
+        {
             assert!(Layout::is_temp(name), "{name}");
         }
-        for name in ["_tmp-x.run", "_tmp-x.jsonl", "a.tmp.b.jsonl", "_a.tmp.b.run", "tmp.json", "_tmp-x.jsonl-5-00000000"] {
+        for name in
+            ["_tmp-x.run", "_tmp-x.jsonl", "a.tmp.b.jsonl", "_a.tmp.b.run", "tmp.json", "_tmp-x.jsonl-5-00000000"]
+        {
             assert!(!Layout::is_temp(name), "{name}");
         }
     }

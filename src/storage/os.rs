@@ -68,9 +68,8 @@ impl Disk for OsDisk {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
         let file = private(&mut options).open(path)?;
-        file.try_lock_exclusive().map_err(|cause| {
-            if is_contended(&cause) { io::ErrorKind::WouldBlock.into() } else { cause }
-        })?;
+        file.try_lock_exclusive()
+            .map_err(|cause| if is_contended(&cause) { io::ErrorKind::WouldBlock.into() } else { cause })?;
         Ok(Box::new(OsLock { file: OsFile { file } }))
     }
 

@@ -168,7 +168,12 @@ fn a_journal_of_ours_cut_anywhere_has_every_whole_line_and_a_torn_one_is_told() 
         let start = journal.starts[journal.line_at(len)];
         let found = scan(&journal.bytes[start..len], start as u64, &journal.shape, Feed::Steps(len.max(1)));
         let is_whole = start == len || journal.bytes[len] == b'\n';
-        let torn = Damage { kind: DamageKind::TornTail, offset: start as u64, bytes: (len - start) as u64 };
+        let torn = Damage {
+            kind: DamageKind::TornTail,
+            offset: start as u64,
+            line: start as u64,
+            bytes: (len - start) as u64,
+        };
         assert!(is_whole || found == [Seen::Damage(torn)], "cut at {len}: {found:?}");
     }
 }

@@ -51,6 +51,8 @@ pub struct Damage {
     pub kind: DamageKind,
     /// Where it begins in the file.
     pub offset: u64,
+    /// Where the line begins that it stands on.
+    pub line: u64,
     /// How many bytes it spans.
     pub bytes: u64,
 }
@@ -84,6 +86,8 @@ pub struct Scanner {
     is_tail: bool,
     /// Where an overlong line began, while it is being skipped.
     overlong_from: Option<u64>,
+    /// Where the line began that is being given out.
+    line_from: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -122,6 +126,7 @@ impl Scanner {
             glued: None,
             is_tail: false,
             overlong_from: None,
+            line_from: offset,
         }
     }
 
@@ -255,7 +260,7 @@ impl Scanner {
     }
 
     fn damage(&self, kind: DamageKind, offset: u64, end: usize) -> Damage {
-        Damage { kind, offset, bytes: self.base + end as u64 - offset }
+        Damage { kind, offset, line: self.line_from.min(offset), bytes: self.base + end as u64 - offset }
     }
 
     fn offset(&self, at: usize) -> u64 {
@@ -279,6 +284,7 @@ impl Scanner {
 
     /// What a line is. Nothing for a blank one.
     fn judge(&mut self, start: usize, end: usize) -> Option<Found> {
+        self.line_from = self.offset(start);
         if let Some(from) = self.overlong_from.take() {
             return Some(Found::Damage(self.damage(DamageKind::LineTooLong, from, end)));
         }

@@ -138,7 +138,8 @@ impl FileStorage {
         let logged = self.overlay()?.into_iter().flat_map(|overlay| overlay.runs_of(session).cloned());
         with_journal.extend(logged.collect::<Vec<_>>());
         for run in with_journal.union(&with_record) {
-            let record = if with_record.contains(run) { self.look_at_record(session, run)? } else { RecordFound::Missing };
+            let record =
+                if with_record.contains(run) { self.look_at_record(session, run)? } else { RecordFound::Missing };
             found.runs.push(RunFound { has_journal: with_journal.contains(run), record, run: run.clone() });
         }
         let kept = self.layout.kept_of(session);
@@ -165,7 +166,9 @@ impl FileStorage {
     /// What a folder holds; nothing if it is not there, or is no folder.
     fn look_into(&self, folder: &Path) -> Result<Vec<(DirEntry, io::Result<FileStat>)>, StorageError> {
         match self.disk.read_dir_stats(folder) {
-            Err(cause) if matches!(cause.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(Vec::new()),
+            Err(cause) if matches!(cause.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                Ok(Vec::new())
+            }
             found => found.attempt("list", folder),
         }
     }
@@ -174,6 +177,11 @@ impl FileStorage {
     pub fn is_held(&self) -> Result<bool, StorageError> {
         let path = self.layout.lock();
         self.disk.is_locked(&path).attempt("look at", &path)
+    }
+
+    /// Whether everything here is done by the caller's own hand.
+    pub fn is_by_hand(&self) -> bool {
+        self.raw.is_by_hand()
     }
 
     /// Where everything lies.

@@ -1,7 +1,7 @@
 //! Local files as storage: a data directory that the reference program can read too.
 
-mod documents;
 mod diagnosis;
+mod documents;
 mod graves;
 mod index;
 mod inventory;

@@ -1,0 +1,178 @@
+//! One session, looked at whole: its files, its journals, its document.
+
+use std::path::PathBuf;
+
+use super::finding::{Code, Finding, Severity};
+use super::rebuild::Broken;
+use super::runs::{RunLook, with_cause};
+use super::transcript::Transcript;
+use super::ward::{Examined, Treatment, Ward};
+use crate::format::{Scanner, Unreadable, read_session};
+use crate::model::SessionId;
+use crate::storage::{Document, SessionFound, StorageError, Strays};
+
+impl Ward<'_> {
+    /// Looks at one session.
+    pub(super) fn examine(&self, id: &SessionId, scanner: &mut Scanner) -> Examined {
+        let mut told = Examined::default();
+        match self.files.look_at_session(id) {
+            Ok(found) => self.examine_files(id, found, scanner, &mut told),
+            Err(error) => told.tell(self.unreadable(id).says(
+                format!("the files of this session cannot be looked at: {}", with_cause(&error)),
+                "nothing: give access to them, or look at the device",
+            )),
+        }
+        told
+    }
+
+    fn examine_files(&self, id: &SessionId, found: SessionFound, scanner: &mut Scanner, told: &mut Examined) {
+        let SessionFound { has_sidecar, runs, strays } = found;
+        self.tell_of_strays(Some(id), strays, told);
+        let runs: Vec<RunLook> = runs.into_iter().filter_map(|run| self.look_at_run(id, run, scanner, told)).collect();
+        if !has_sidecar {
+            return self.examine_orphan(id, &runs, scanner, told);
+        }
+        match self.storage.document(id) {
+            // Deleted, or gone by now.
+            Ok(None) => {}
+            Ok(Some(document)) => self.examine_document(id, document, &runs, scanner, told),
+            Err(error) => told.tell(self.cannot_read(id, &error)),
+        }
+    }
+
+    fn examine_document(
+        &self,
+        id: &SessionId,
+        document: Document,
+        runs: &[RunLook],
+        scanner: &mut Scanner,
+        told: &mut Examined,
+    ) {
+        // A copy is only needed of one that cannot be read, which is read again then.
+        let Document { bytes, revision } = document;
+        let reason = match read_session(id, bytes) {
+            Ok(mut session) => {
+                session.set_base(revision);
+                return Transcript::new(self, session, runs).examine(told);
+            }
+            Err(reason) => reason,
+        };
+        let bytes = self.storage.document(id).ok().flatten().map(|document| document.bytes);
+        let offset = bytes.as_deref().map_or(0, |bytes| damaged_line(bytes, &reason));
+        let finding = self.unreadable(id).at(offset);
+        let broken = Broken { id, bytes, revision: Some(revision), code: Code::SidecarUnreadable };
+        let message = format!("the file of this session cannot be read ({reason}); the session is not shown");
+        self.tell_rebuilt(finding, message, broken, runs, scanner, told);
+    }
+
+    /// A session without a document.
+    fn examine_orphan(&self, id: &SessionId, runs: &[RunLook], scanner: &mut Scanner, told: &mut Examined) {
+        let versions = self.files.versions_of(id).unwrap_or_default();
+        if runs.is_empty() && versions.is_empty() || self.is_live {
+            return;
+        }
+        let with_events = runs.iter().filter(|run| run.look.bytes > 0);
+        let (code, file) = match with_events.min_by(|a, b| a.run.cmp(&b.run)).or(runs.first()) {
+            Some(run) => (Code::OrphanJournal, run.file.clone()),
+            None => (Code::SidecarUnreadable, self.sidecar(id)),
+        };
+        let is_empty = runs.iter().all(|run| run.look.events == 0) && versions.is_empty();
+        let severity = if is_empty { Severity::Info } else { Severity::Damage };
+        let mut finding = Finding::new(code, severity, file).of(id);
+        if code == Code::OrphanJournal {
+            finding.run = runs.iter().find(|run| run.file == finding.file).map(|run| run.run.clone());
+        }
+        let message =
+            "the file of this session is missing, so that it is not shown; if it was deleted on purpose, leave it so";
+        let broken = Broken { id, bytes: None, revision: None, code };
+        let others = runs.iter().filter(|run| code == Code::OrphanJournal && run.file != finding.file);
+        let others: Vec<Finding> = others.map(|run| self.orphan(id, run, severity)).collect();
+        self.tell_rebuilt(finding, message.to_owned(), broken, runs, scanner, told);
+        told.findings.extend(others);
+    }
+
+    fn orphan(&self, id: &SessionId, run: &RunLook, severity: Severity) -> Finding {
+        let finding = Finding::new(Code::OrphanJournal, severity, run.file.clone()).of_run(id, &run.run);
+        finding.says("the session of this journal is missing too", "as for the other journals of this session")
+    }
+
+    /// Tells of a document that is to be made again, and how.
+    fn tell_rebuilt(
+        &self,
+        finding: Finding,
+        message: String,
+        broken: Broken<'_>,
+        runs: &[RunLook],
+        scanner: &mut Scanner,
+        told: &mut Examined,
+    ) {
+        let (is_wanted, was_there) = (self.wants(broken.code) && !self.is_live, broken.revision.is_some());
+        let new = self.rebuild(broken, runs, scanner);
+        let repair = match &new {
+            Some(new) if was_there => format!("{}; the file as it is now is kept in _kept", new.words.join("; ")),
+            Some(new) => new.words.join("; "),
+            None => "nothing: no backup, no kept version and no journal knows anything of it".to_owned(),
+        };
+        told.tell(finding.says(message, repair));
+        told.treatments.extend(new.filter(|_| is_wanted).map(Treatment::Document));
+    }
+
+    fn cannot_read(&self, id: &SessionId, error: &StorageError) -> Finding {
+        let message =
+            format!("the file of this session cannot be read, and the session is not shown: {}", with_cause(error));
+        self.unreadable(id).says(message, "nothing: what lies there is no document that could be kept and replaced")
+    }
+
+    fn sidecar(&self, id: &SessionId) -> PathBuf {
+        self.relative(self.files.layout().sidecar(id))
+    }
+
+    fn unreadable(&self, id: &SessionId) -> Finding {
+        Finding::new(Code::SidecarUnreadable, Severity::Damage, self.sidecar(id)).of(id)
+    }
+
+    /// Files that nobody finished, and files that others may open.
+    pub(super) fn tell_of_strays(&self, session: Option<&SessionId>, strays: Strays, told: &mut Examined) {
+        let of_session = |finding: Finding| Finding { session: session.cloned(), ..finding };
+        for file in strays.temps.into_iter().filter(|_| !self.is_live) {
+            let finding = of_session(Finding::new(Code::StaleTemp, Severity::Info, file.clone()));
+            let message = "somebody died while writing this file; nothing was said to be saved that is only here";
+            told.tell(finding.says(message, "move it to _kept/_temp"));
+            told.treatments.extend(self.wants(Code::StaleTemp).then_some(Treatment::Temp(file)));
+        }
+        for (file, rights) in strays.open {
+            let may_change = rights & 0o022 != 0;
+            let (severity, what) = match may_change {
+                true => (Severity::Warning, "read and change"),
+                false => (Severity::Info, "look at"),
+            };
+            let finding = of_session(Finding::new(Code::OpenPermissions, severity, file.clone()));
+            let message = format!("others than its owner may {what} this (mode ...{rights:02o})");
+            told.tell(finding.says(message, "leave it to its owner alone"));
+            told.treatments.extend(self.wants(Code::OpenPermissions).then_some(Treatment::Private(file)));
+        }
+    }
+}
+
+/// The first byte of the line on which a document is no JSON any more.
+fn damaged_line(bytes: &[u8], reason: &Unreadable) -> u64 {
+    let at = match reason {
+        Unreadable::Utf8 { offset } => *offset,
+        Unreadable::Json { reason } => return start_of_line(bytes, line_in(reason)),
+        Unreadable::Shape => 0,
+    };
+    memchr::memrchr(b'\n', &bytes[..at]).map_or(0, |line_feed| line_feed as u64 + 1)
+}
+
+/// The number of the line that the JSON reader names.
+fn line_in(reason: &str) -> usize {
+    let digits = reason.rsplit(" at line ").next().unwrap_or_default().split(' ').next().unwrap_or_default();
+    digits.parse().unwrap_or(1)
+}
+
+fn start_of_line(bytes: &[u8], line: usize) -> u64 {
+    if line <= 1 {
+        return 0;
+    }
+    memchr::memchr_iter(b'\n', bytes).nth(line - 2).map_or(0, |line_feed| line_feed as u64 + 1)
+}

@@ -1,0 +1,236 @@
+//! One journal, looked through once: what is damaged in it, which numbers are missing or were given twice, how it ends.
+//! Reads, and changes nothing. Memory does not grow with the journal, nor with what is wrong with it.
+
+use std::collections::HashMap;
+use std::ops::RangeInclusive;
+
+use crate::format::{Damage, DamageKind, EventRef, Ids, LineShape, Record, Scanner};
+use crate::journal::RunEnd;
+use crate::limits::{DOCTOR_PLACES_MAX, READ_CHUNK_BYTES};
+use crate::model::{RunId, SeenSeqs, SessionId};
+use crate::storage::{JournalBytes, StorageError};
+
+/// Numbers that are missing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Gap {
+    pub(super) numbers: RangeInclusive<u64>,
+    /// Where the line behind them begins.
+    pub(super) offset: u64,
+}
+
+/// A number that was there already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Repeat {
+    pub(super) seq: u64,
+    pub(super) offset: u64,
+    /// Whether it is the same event, byte for byte.
+    pub(super) is_same: bool,
+}
+
+/// Length and checksum of an event's bytes.
+type Sum = (usize, u32);
+
+/// What was seen in a journal. Of each kind of thing only so many places are remembered.
+#[derive(Debug, Default)]
+pub(super) struct JournalLook {
+    pub(super) bytes: u64,
+    pub(super) events: u64,
+    pub(super) damage: Vec<Damage>,
+    /// How many places are damaged, remembered or not.
+    pub(super) damaged: u64,
+    pub(super) gaps: Vec<Gap>,
+    pub(super) repeats: Vec<Repeat>,
+    pub(super) repeated: u64,
+    /// The first event with another's ids, and how many there are.
+    pub(super) foreign: Option<(u64, u64)>,
+    pub(super) end: RunEnd,
+    /// The highest number that was ever given to an event, as far as can be known.
+    pub(super) last_seq: u64,
+    /// The highest number that an event here has.
+    pub(super) highest: u64,
+    pub(super) has_our_lines: bool,
+    pub(super) first_at: Option<f64>,
+    pub(super) last_at: Option<f64>,
+}
+
+impl JournalLook {
+    /// Whether its last line is not whole.
+    pub(super) fn is_torn(&self) -> bool {
+        self.damage.last().is_some_and(|damage| damage.kind == DamageKind::TornTail)
+    }
+}
+
+/// A jump in the numbers, which later lines may still fill.
+struct Jump {
+    numbers: RangeInclusive<u64>,
+    offset: u64,
+    /// Damage right before it, which may be what was lost.
+    damaged: u64,
+    damaged_bytes: u64,
+}
+
+/// Fewer bytes no line has.
+const LINE_BYTES_MIN: u64 = 40;
+
+impl Jump {
+    fn is_explained(&self, numbers: u64) -> bool {
+        self.damaged >= numbers || self.damaged_bytes / LINE_BYTES_MIN >= numbers
+    }
+}
+
+#[derive(Default)]
+struct Looking {
+    look: JournalLook,
+    seen: SeenSeqs,
+    jumps: Vec<Jump>,
+    damaged_since: u64,
+    damaged_bytes_since: u64,
+    /// Damaged lines behind the last good one, each of which may have had a number.
+    unknown: u64,
+    last_moment: Vec<u8>,
+}
+
+/// Looks through a journal.
+pub(super) fn look_through(
+    scanner: &mut Scanner,
+    bytes: &dyn JournalBytes,
+    session: &SessionId,
+    run: &RunId,
+) -> Result<JournalLook, StorageError> {
+    let mut looking = Looking::default();
+    let end = show_all(scanner, bytes, session, run, |record| looking.note(&record))?;
+    let mut look = looking.finish();
+    look.bytes = end;
+    if !look.repeats.is_empty() {
+        tell_repeats_apart(scanner, bytes, session, run, &mut look)?;
+    }
+    Ok(look)
+}
+
+/// Shows every record of a journal, in order, and says how many bytes that were.
+pub(super) fn show_all(
+    scanner: &mut Scanner,
+    bytes: &dyn JournalBytes,
+    session: &SessionId,
+    run: &RunId,
+    mut show: impl FnMut(Record<'_>),
+) -> Result<u64, StorageError> {
+    scanner.begin_again(LineShape::new(session, run), 0);
+    loop {
+        scanner.show_whole(&mut show);
+        let offset = scanner.fed_to();
+        if scanner.feed(READ_CHUNK_BYTES, |room| bytes.read_at(room, offset))? == 0 {
+            break;
+        }
+    }
+    while let Some(record) = scanner.next_of_tail() {
+        show(record);
+    }
+    Ok(scanner.fed_to())
+}
+
+impl Looking {
+    fn note(&mut self, record: &Record<'_>) {
+        match record {
+            Record::Event(event) => self.note_event(event),
+            Record::Damage(damage) => self.note_damage(damage),
+        }
+    }
+
+    fn note_damage(&mut self, damage: &Damage) {
+        if self.look.damage.len() < DOCTOR_PLACES_MAX || damage.kind == DamageKind::TornTail {
+            self.look.damage.push(*damage);
+        }
+        self.look.damaged += 1;
+        self.damaged_since += 1;
+        // Both records on a glued line are read.
+        if damage.kind != DamageKind::GluedRecords {
+            self.damaged_bytes_since += damage.bytes;
+            self.unknown += 1;
+        }
+    }
+
+    fn note_event(&mut self, event: &EventRef<'_>) {
+        let look = &mut self.look;
+        look.events += 1;
+        look.has_our_lines |= event.checked;
+        look.end.add(event);
+        if event.ids == Ids::Foreign {
+            look.foreign = Some(look.foreign.map_or((event.offset, 1), |(first, count)| (first, count + 1)));
+        } else if let Some(seq) = event.seq {
+            self.note_number(seq, event.offset);
+        }
+        if let Some(moment) = event.created_at {
+            if self.look.first_at.is_none() {
+                self.look.first_at = event.created_at_seconds();
+            }
+            self.last_moment.clear();
+            self.last_moment.extend_from_slice(moment);
+        }
+        (self.damaged_since, self.damaged_bytes_since) = (0, 0);
+    }
+
+    fn note_number(&mut self, seq: u64, offset: u64) {
+        self.unknown = 0;
+        if !self.seen.insert(seq) {
+            self.look.repeated += 1;
+            if self.look.repeats.len() < DOCTOR_PLACES_MAX {
+                self.look.repeats.push(Repeat { seq, offset, is_same: false });
+            }
+            return;
+        }
+        if seq > self.look.highest + 1 && self.jumps.len() < DOCTOR_PLACES_MAX {
+            let numbers = self.look.highest + 1..=seq - 1;
+            let (damaged, damaged_bytes) = (self.damaged_since, self.damaged_bytes_since);
+            self.jumps.push(Jump { numbers, offset, damaged, damaged_bytes });
+        }
+        self.look.highest = self.look.highest.max(seq);
+    }
+
+    fn finish(mut self) -> JournalLook {
+        for numbers in self.seen.gaps() {
+            let len = numbers.end() - numbers.start() + 1;
+            let jump = self.jumps.iter().find(|jump| jump.numbers.contains(numbers.start()));
+            if let Some(jump) = jump.filter(|jump| !jump.is_explained(len)) {
+                self.look.gaps.push(Gap { numbers, offset: jump.offset });
+            }
+        }
+        self.look.last_seq = self.look.highest + self.unknown - u64::from(self.look.is_torn());
+        self.look.last_at = std::str::from_utf8(&self.last_moment).ok().and_then(|moment| moment.parse().ok());
+        self.look
+    }
+}
+
+fn sum_of(line: &[u8]) -> Sum {
+    (line.len(), crc32c::crc32c(line))
+}
+
+/// Finds out which repeated numbers belong to the same event. A second reading, which hardly any journal needs.
+fn tell_repeats_apart(
+    scanner: &mut Scanner,
+    bytes: &dyn JournalBytes,
+    session: &SessionId,
+    run: &RunId,
+    look: &mut JournalLook,
+) -> Result<(), StorageError> {
+    let mut firsts: HashMap<u64, Sum> = HashMap::new();
+    let mut repeats: HashMap<u64, &mut Repeat> =
+        look.repeats.iter_mut().map(|repeat| (repeat.offset, repeat)).collect();
+    let wanted: Vec<u64> = {
+        let mut wanted: Vec<u64> = repeats.values().map(|repeat| repeat.seq).collect();
+        wanted.sort_unstable();
+        wanted
+    };
+    show_all(scanner, bytes, session, run, |record| {
+        let Record::Event(event) = record else { return };
+        let Some(seq) = event.seq.filter(|seq| event.ids != Ids::Foreign && wanted.binary_search(seq).is_ok()) else {
+            return;
+        };
+        let sum = sum_of(event.line);
+        let first = *firsts.entry(seq).or_insert(sum);
+        if let Some(repeat) = repeats.get_mut(&event.offset) {
+            repeat.is_same = first == sum;
+        }
+    })?;
+    Ok(())
+}

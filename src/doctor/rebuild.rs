@@ -1,0 +1,163 @@
+//! A session whose document is lost or cannot be read, made again from whatever knows most of it: what can still be read
+//! of the file, the backup, kept versions, the session that a journal carries, and the journals themselves.
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+use super::finding::Code;
+use super::runs::RunLook;
+use super::transcript::Transcript;
+use super::ward::{NewDocument, Ward};
+use crate::format::{Record, Scanner, encode, read_session, salvage_session};
+use crate::model::marker::rebuilt_notice;
+use crate::model::{List, Object, Revision, Session, SessionId};
+use crate::recovery::{append_answer, look};
+
+use super::journal::show_all;
+
+/// Something that a session can be made from.
+struct Source {
+    session: Session,
+    /// Its bytes, if it can be taken as it is.
+    whole: Option<Vec<u8>>,
+    /// What it is, in words.
+    name: String,
+}
+
+impl Source {
+    /// How much it knows: messages first, then cards, then how young it is.
+    fn knows(&self) -> (usize, usize, i64, bool) {
+        let updated_at = self.session.updated_at().unwrap_or(0.0) as i64;
+        let cards = self.session.len(List::ToolCalls) + self.session.len(List::ContextMessages);
+        (self.session.len(List::Messages), cards, updated_at, self.whole.is_some())
+    }
+
+    /// The last moment that it may know of, in seconds.
+    fn knows_until(&self) -> f64 {
+        let last = self.session.messages().filter_map(|row| row.timestamp()).max().unwrap_or(0) as f64;
+        self.session.updated_at().unwrap_or(0.0).max(last)
+    }
+}
+
+/// The file as it lies there.
+pub(super) struct Broken<'b> {
+    pub(super) id: &'b SessionId,
+    pub(super) bytes: Option<Vec<u8>>,
+    pub(super) revision: Option<Revision>,
+    pub(super) code: Code,
+}
+
+impl Ward<'_> {
+    /// The session made again; nothing if nothing is known of it.
+    pub(super) fn rebuild(&self, broken: Broken<'_>, runs: &[RunLook], scanner: &mut Scanner) -> Option<NewDocument> {
+        let Broken { id, bytes, revision, code } = broken;
+        let mut sources = self.sources(id, bytes, runs, scanner);
+        // Of those that know the same the first one is taken.
+        sources.sort_by_key(|source| Reverse(source.knows()));
+        let new = match sources.into_iter().next() {
+            Some(source) => self.from_source(id, source, runs),
+            None => self.from_journals(id, runs)?,
+        };
+        let (bytes, words) = new;
+        Some(NewDocument { bytes, replaces: revision, codes: BTreeSet::from([code]), words })
+    }
+
+    fn sources(&self, id: &SessionId, bytes: Option<Vec<u8>>, runs: &[RunLook], scanner: &mut Scanner) -> Vec<Source> {
+        let own = bytes.and_then(|bytes| {
+            let session = salvage_session(id, &bytes)?;
+            Some(Source { session, whole: None, name: "what can still be read of the file itself".to_owned() })
+        });
+        let versions = self.files.versions_of(id).unwrap_or_default();
+        let version = |file: &std::path::PathBuf| {
+            let bytes = self.files.read_version(file).ok().flatten()?;
+            let name = file.display().to_string();
+            match read_session(id, bytes.clone()) {
+                Ok(session) => Some(Source { session, whole: Some(bytes), name }),
+                Err(_) => salvage_session(id, &bytes).map(|session| Source { session, whole: None, name }),
+            }
+        };
+        let mut sources: Vec<Source> = own.into_iter().chain(versions.iter().filter_map(version)).collect();
+        for run in runs {
+            sources.extend(self.carried(id, run, scanner));
+        }
+        sources
+            .retain(|source| source.knows().0 > 0 || source.session.pending_turn().is_some() || source.whole.is_some());
+        sources
+    }
+
+    /// The session that a journal's last event carries for whoever shows it.
+    fn carried(&self, id: &SessionId, run: &RunLook, scanner: &mut Scanner) -> Option<Source> {
+        run.look.end.terminal.as_ref()?;
+        let bytes = self.storage.journal_bytes(id, &run.run).ok().flatten()?;
+        let mut carried = None;
+        let show = |record: Record<'_>| {
+            if let Record::Event(event) = record
+                && event.is_terminal()
+            {
+                carried = event
+                    .payload
+                    .and_then(Object::parse)
+                    .and_then(|payload| payload.get("session").map(str::to_owned))
+                    .or(carried.take());
+            }
+        };
+        show_all(scanner, &*bytes, id, &run.run, show).ok()?;
+        let session = read_session(id, carried?.into_bytes()).ok()?;
+        let is_own = session.get("session_id").and_then(crate::model::text_of).as_deref() == Some(id.as_str());
+        let name = format!("the session that run {} carried", run.run);
+        (is_own && session.is_list(List::Messages)).then_some(Source { session, whole: None, name })
+    }
+
+    fn from_source(&self, id: &SessionId, source: Source, runs: &[RunLook]) -> (Vec<u8>, Vec<String>) {
+        let until = source.knows_until();
+        let rows = source.session.len(List::Messages);
+        let mut words = vec![format!("rebuilt from {}, which knows {rows} messages", source.name)];
+        let (mut session, steps) = Transcript::new(self, source.session, runs).resolved();
+        words.extend(steps);
+        let younger = |run: &&RunLook| run.look.first_at.is_some_and(|at| at > until) && !session.mentions(&run.run);
+        let younger: Vec<&RunLook> = runs.iter().filter(younger).collect();
+        words.extend(self.append_answers(id, &mut session, younger));
+        match source.whole.filter(|_| words.len() == 1) {
+            Some(bytes) => (bytes, words),
+            None => (as_bytes(&mut session), words),
+        }
+    }
+
+    fn from_journals(&self, id: &SessionId, runs: &[RunLook]) -> Option<(Vec<u8>, Vec<String>)> {
+        let mut session = Session::new(id.clone(), "Rebuilt from its journals", self.now);
+        let first = runs.iter().filter_map(|run| run.look.first_at).fold(f64::INFINITY, f64::min);
+        if first.is_finite() {
+            session.set("created_at", &crate::clock::Timestamp::from_seconds(first).to_string());
+        }
+        let answers = self.append_answers(id, &mut session, runs.iter().collect());
+        if answers.is_empty() {
+            return None;
+        }
+        session.push_message(&rebuilt_notice(self.now.whole_seconds())).ok()?;
+        let mut words = vec![format!("rebuilt from {} journals; what the user said stood nowhere else", answers.len())];
+        words.extend(answers);
+        Some((as_bytes(&mut session), words))
+    }
+
+    /// Adds the answers of these runs in the order in which they began, and says which.
+    fn append_answers(&self, id: &SessionId, session: &mut Session, mut runs: Vec<&RunLook>) -> Vec<String> {
+        runs.sort_by(|a, b| {
+            let at = |run: &RunLook| run.look.first_at.unwrap_or(0.0);
+            at(a).total_cmp(&at(b)).then_with(|| a.run.cmp(&b.run))
+        });
+        let mut words = Vec::new();
+        for run in runs {
+            let evidence = look(&self.storage, id, run.run.as_str());
+            let tells = evidence.has_output() || evidence.error_row.is_some();
+            if tells && append_answer(session, run.run.as_str(), &evidence, self.now).is_ok() {
+                words.push(format!("run {}: its answer is added at the end", run.run));
+            }
+        }
+        words
+    }
+}
+
+fn as_bytes(session: &mut Session) -> Vec<u8> {
+    session.set("message_count", &session.len(List::Messages).to_string());
+    encode(session).bytes().to_vec()
+}

@@ -1,0 +1,306 @@
+//! Repair: the plan, and its execution. Every step replaces one file or moves one, keeps what was there, and can be made
+//! again; so a repair that was interrupted is finished by the next one, with the same result.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::finding::{Code, Finding, Severity, set_or_null};
+use super::options::DoctorOptions;
+use super::report::Report;
+use super::rounds::{go_round, idle_scanner};
+use super::runs::with_cause;
+use super::ward::{Examined, NewDocument, Treatment, Ward};
+use super::{DoctorError, look_round, open};
+use crate::format::{Scanner, read_session};
+use crate::index::Index;
+use crate::model::{Object, RunId, SessionId};
+use crate::storage::{Expected, Mode, Put, PutOutcome, SharedDisk};
+
+/// One thing that a repair does, or would do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Action {
+    /// The findings that it treats.
+    pub codes: Vec<Code>,
+    /// The session.
+    pub session: Option<SessionId>,
+    /// The run.
+    pub run: Option<RunId>,
+    /// The file, from the data directory on.
+    pub file: PathBuf,
+    /// What is done, in words.
+    pub words: String,
+    /// What became of it; nothing if it is only planned.
+    pub outcome: Option<Outcome>,
+}
+
+/// What became of an action.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was done.
+    Done {
+        /// Where that is kept which was replaced or moved, from the data directory on.
+        kept: Option<PathBuf>,
+    },
+    /// It was not done, and the file is as it was.
+    Failed {
+        /// Why.
+        why: String,
+    },
+}
+
+impl Action {
+    fn to_json(&self) -> String {
+        let mut json = Object::default();
+        let codes: Vec<String> = self.codes.iter().map(|code| format!("\"{code}\"")).collect();
+        json.set("codes", format!("[{}]", codes.join(",")));
+        set_or_null(&mut json, "session", self.session.as_ref().map(SessionId::as_str));
+        set_or_null(&mut json, "run", self.run.as_ref().map(RunId::as_str));
+        json.set_text("file", &self.file.to_string_lossy());
+        json.set_text("action", &self.words);
+        let (state, kept, why) = match &self.outcome {
+            None => ("planned", None, None),
+            Some(Outcome::Done { kept }) => ("done", kept.as_ref(), None),
+            Some(Outcome::Failed { why }) => ("failed", None, Some(why.as_str())),
+        };
+        json.set_text("state", state);
+        set_or_null(&mut json, "kept", kept.map(|path| path.to_string_lossy()).as_deref());
+        set_or_null(&mut json, "error", why);
+        json.to_json()
+    }
+}
+
+/// A plan, or what became of it.
+#[derive(Debug, Clone, Default)]
+pub struct Repair {
+    /// What was found.
+    pub report: Report,
+    /// What is done about it, in order.
+    pub actions: Vec<Action>,
+    /// Whether it was done, and not only planned.
+    pub is_applied: bool,
+}
+
+impl Repair {
+    /// The findings that a repair does nothing about, but for those that are only worth knowing.
+    pub fn left_alone(&self) -> impl Iterator<Item = &Finding> {
+        self.report.findings.iter().filter(|finding| finding.repair.starts_with("nothing"))
+    }
+
+    /// Whether something that should have been done was not.
+    pub fn has_failed(&self) -> bool {
+        self.actions.iter().any(|action| matches!(action.outcome, Some(Outcome::Failed { .. })))
+    }
+
+    /// As `repair --json` prints it.
+    pub fn to_json(&self) -> String {
+        let list = |items: Vec<String>| items.join(",");
+        let actions = list(self.actions.iter().map(Action::to_json).collect());
+        let left = list(self.left_alone().map(Finding::to_json).collect());
+        let summary = self.report.summary.to_json();
+        let applied = self.is_applied;
+        format!("{{\"applied\":{applied},\"actions\":[{actions}],\"left_alone\":[{left}],\"summary\":{summary}}}")
+    }
+}
+
+/// What a repair would do. Changes nothing.
+pub fn plan_on(disk: SharedDisk, root: &Path, options: &DoctorOptions) -> Result<Repair, DoctorError> {
+    let files = open(disk, root, options, Mode::ReadOnly)?;
+    let is_live = files.is_held()?;
+    let ward = Ward::new(files, options, is_live)?;
+    draw_up(&ward).map(|drawn| drawn.repair)
+}
+
+/// Repairs a directory, if there is anything to repair.
+///
+/// What a crash leaves behind each step is what one of the steps leaves: a temp file, or a kept copy, or the new file. The
+/// next repair looks again, and goes on from there.
+pub fn repair_on(disk: SharedDisk, root: &Path, options: &DoctorOptions) -> Result<Repair, DoctorError> {
+    let planned = {
+        let files = open(disk.clone(), root, options, Mode::ReadOnly)?;
+        let is_live = files.is_held()?;
+        draw_up(&Ward::new(files, options, is_live)?)?
+    };
+    let Drawn { repair: Repair { report, mut actions, .. }, by_opening, .. } = planned;
+    if actions.is_empty() && !report.summary.is_live {
+        return Ok(Repair { report, actions, is_applied: true });
+    }
+    let files = open(disk, root, options, Mode::Write)?;
+    let ward = Ward::new(files, options, false)?;
+    actions.truncate(by_opening);
+    actions.iter_mut().for_each(|action| action.outcome = Some(Outcome::Done { kept: None }));
+    // What lies there now is looked at again: opening the directory has changed it, and so may others have before.
+    let drawn = draw_up(&ward)?;
+    let mut scanner = idle_scanner();
+    for session in &drawn.sessions {
+        let examined = ward.examine(session, &mut scanner);
+        ward.act(Some(session), examined, &mut scanner, &mut actions);
+    }
+    if let Some(examined) = drawn.directory {
+        ward.act(None, examined, &mut scanner, &mut actions);
+        ward.renew_indexes(&report.findings, &mut actions);
+    }
+    Ok(Repair { report, actions, is_applied: true })
+}
+
+/// What is to be done.
+struct Drawn {
+    repair: Repair,
+    /// So many of the actions, the first ones, are done by opening the directory to write it.
+    by_opening: usize,
+    /// The sessions that are to be treated.
+    sessions: Vec<SessionId>,
+    /// What is to be done outside the sessions.
+    directory: Option<Examined>,
+}
+
+/// Looks at everything and says what is to be done.
+fn draw_up(ward: &Ward<'_>) -> Result<Drawn, DoctorError> {
+    let (mut report, mut actions) = (Report::default(), Vec::new());
+    let (sessions, inventory) = look_round(ward)?;
+    let (mut behind, mut to_treat) = (0, Vec::new());
+    go_round(ward, &sessions, |session, examined| {
+        behind += u64::from(examined.is_index_behind);
+        if !examined.treatments.is_empty() {
+            to_treat.push((session.clone(), ward.actions_of(Some(session), &examined)));
+        }
+        report.add(examined);
+    });
+    to_treat.sort_by(|a, b| a.0.cmp(&b.0));
+    report.summary.sessions = sessions.len() as u64;
+    report.summary.is_live = ward.is_live;
+    let mut directory = None;
+    if let Some(inventory) = inventory {
+        let mut examined = ward.examine_directory(&inventory)?;
+        examined.findings.extend(ward.of_index(behind));
+        actions.extend(ward.actions_by_opening(&examined.findings));
+        report.add(Examined { findings: examined.findings.clone(), ..Examined::default() });
+        directory = Some(examined);
+    }
+    let by_opening = actions.len();
+    let sessions = to_treat.iter().map(|(session, _)| session.clone()).collect();
+    actions.extend(to_treat.into_iter().flat_map(|(_, actions)| actions));
+    actions.extend(directory.iter().flat_map(|examined| ward.actions_of(None, examined)));
+    report.sort();
+    actions.extend(directory.iter().filter_map(|_| ward.index_action(&report.findings)));
+    Ok(Drawn { repair: Repair { report, actions, is_applied: false }, by_opening, sessions, directory })
+}
+
+impl Action {
+    fn new(codes: impl IntoIterator<Item = Code>, file: PathBuf, words: &str) -> Self {
+        let codes = codes.into_iter().collect();
+        Action { codes, session: None, run: None, file, words: words.to_owned(), outcome: None }
+    }
+}
+
+impl Ward<'_> {
+    fn actions_of(&self, session: Option<&SessionId>, examined: &Examined) -> Vec<Action> {
+        examined.treatments.iter().map(|treatment| self.action_of(session, treatment)).collect()
+    }
+
+    fn action_of(&self, session: Option<&SessionId>, treatment: &Treatment) -> Action {
+        let layout = self.files.layout();
+        let action = match (treatment, session) {
+            (Treatment::Journal(cure), Some(id)) => {
+                let file = self.relative(layout.journal(id, &cure.run));
+                let words = "write the journal anew without what is damaged, a line for each record";
+                Action { run: Some(cure.run.clone()), ..Action::new(cure.codes.iter().copied(), file, words) }
+            }
+            (Treatment::Document(new), Some(id)) => {
+                Action::new(new.codes.iter().copied(), self.relative(layout.sidecar(id)), &new.words.join("; "))
+            }
+            (Treatment::Temp(file), _) => Action::new([Code::StaleTemp], file.clone(), "move it to _kept/_temp"),
+            (Treatment::Private(file), _) => {
+                Action::new([Code::OpenPermissions], file.clone(), "leave it to its owner alone")
+            }
+            (Treatment::Journal(_) | Treatment::Document(_), None) => unreachable!("these belong to a session"),
+        };
+        Action { session: session.cloned(), ..action }
+    }
+
+    /// Does what was decided, one thing after the other. What fails is told, and keeps nothing else from being done.
+    fn act(&self, session: Option<&SessionId>, examined: Examined, scanner: &mut Scanner, done: &mut Vec<Action>) {
+        for treatment in examined.treatments {
+            let action = self.action_of(session, &treatment);
+            let outcome = match self.treat(session, treatment, scanner) {
+                Ok(kept) => Outcome::Done { kept },
+                Err(why) => Outcome::Failed { why },
+            };
+            done.push(Action { outcome: Some(outcome), ..action });
+        }
+    }
+
+    fn treat(
+        &self,
+        session: Option<&SessionId>,
+        treatment: Treatment,
+        scanner: &mut Scanner,
+    ) -> Result<Option<PathBuf>, String> {
+        match (treatment, session) {
+            (Treatment::Journal(cure), Some(id)) => {
+                cure.apply(&self.files, scanner, id).map_err(|error| with_cause(&error))
+            }
+            (Treatment::Document(new), Some(id)) => self.replace_document(id, &new),
+            (Treatment::Temp(file), _) => self.files.set_temp_aside(&file).map_err(|error| with_cause(&error)),
+            (Treatment::Private(file), _) => {
+                self.files.make_private(&file).map(|()| None).map_err(|error| with_cause(&error))
+            }
+            (Treatment::Journal(_) | Treatment::Document(_), None) => unreachable!("these belong to a session"),
+        }
+    }
+
+    /// Keeps a session's document and puts the new one in its place, if that can be read.
+    fn replace_document(&self, id: &SessionId, new: &NewDocument) -> Result<Option<PathBuf>, String> {
+        read_session(id, new.bytes.clone()).map_err(|error| format!("the new file could not be read: {error}"))?;
+        let kept = self.files.keep_document(id).map_err(|error| with_cause(&error))?;
+        let expected = new.replaces.clone().map_or(Expected::Absent, Expected::Revision);
+        match self.storage.put_document(id, &new.bytes, &Put { expected, keep_replaced: false }) {
+            Ok(PutOutcome::Stored(_)) => Ok(kept),
+            Ok(PutOutcome::Conflict { .. }) => Err("another program changed the file meanwhile".to_owned()),
+            Ok(PutOutcome::Deleted) => Err("the session was deleted".to_owned()),
+            Err(error) => Err(with_cause(&error)),
+        }
+    }
+
+    /// What opening the directory to write it does: the log is replayed, deletions are finished, an identity is written.
+    fn actions_by_opening(&self, findings: &[Finding]) -> Vec<Action> {
+        const CODES: [Code; 6] = [
+            Code::LogNotReplayed,
+            Code::ForeignLog,
+            Code::ChecksumMismatch,
+            Code::DuplicateSeq,
+            Code::DeletedLeftover,
+            Code::BadJson,
+        ];
+        let is_done = |finding: &&Finding| !self.is_live && CODES.contains(&finding.code) && self.wants(finding.code);
+        let action = |finding: &Finding| Action {
+            session: finding.session.clone(),
+            run: finding.run.clone(),
+            ..Action::new([finding.code], finding.file.clone(), &finding.repair)
+        };
+        findings.iter().filter(is_done).map(action).collect()
+    }
+
+    fn index_action(&self, findings: &[Finding]) -> Option<Action> {
+        let drift = findings.iter().find(|finding| finding.code == Code::IndexDrift)?;
+        let action = || Action::new([Code::IndexDrift], drift.file.clone(), "make the list of the sessions anew");
+        (self.wants(Code::IndexDrift) && !self.is_live).then(action)
+    }
+
+    /// Makes the list of the sessions anew if it was wrong; otherwise it learns of what changed.
+    fn renew_indexes(&self, findings: &[Finding], done: &mut Vec<Action>) {
+        let is_wrong = |finding: &Finding| finding.code == Code::IndexDrift && finding.severity == Severity::Warning;
+        let action = self.index_action(findings);
+        let retired = match findings.iter().any(is_wrong) && action.is_some() {
+            true => self.files.retire_indexes(),
+            false => Ok(()),
+        };
+        let index = Index::new(Arc::clone(&self.storage), self.options.clock.clone());
+        let has_index = matches!(self.storage.index_notes(), Ok(Some(_)));
+        let listed = if action.is_some() || has_index { index.all().map(drop) } else { Ok(()) };
+        let outcome = match retired.and(listed) {
+            Ok(()) => Outcome::Done { kept: None },
+            Err(error) => Outcome::Failed { why: with_cause(&error) },
+        };
+        done.extend(action.map(|action| Action { outcome: Some(outcome), ..action }));
+    }
+}

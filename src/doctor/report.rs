@@ -1,0 +1,104 @@
+//! What an examination of a whole directory gave, the worst first.
+
+use super::finding::{Finding, Severity};
+use super::ward::Examined;
+use crate::limits::DOCTOR_FINDINGS_MAX;
+use crate::model::Object;
+
+/// Numbers for people.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Sessions that were looked at.
+    pub sessions: u64,
+    /// Journals that were read.
+    pub journals: u64,
+    /// Bytes of those journals.
+    pub journal_bytes: u64,
+    /// Events in them.
+    pub events: u64,
+    /// Findings of the worst kind.
+    pub damage: u64,
+    /// Findings that stay until they are repaired.
+    pub warning: u64,
+    /// Findings that are worth knowing.
+    pub info: u64,
+    /// Findings that were only counted, because there are so many.
+    pub untold: u64,
+    /// Whether a writer was at work meanwhile.
+    pub is_live: bool,
+}
+
+impl Summary {
+    /// As `check --json` prints it.
+    pub fn to_json(&self) -> String {
+        let mut json = Object::default();
+        let numbers = [
+            ("sessions", self.sessions),
+            ("journals", self.journals),
+            ("journal_bytes", self.journal_bytes),
+            ("events", self.events),
+            ("damage", self.damage),
+            ("warning", self.warning),
+            ("info", self.info),
+            ("untold", self.untold),
+        ];
+        numbers.iter().for_each(|(key, number)| json.set(key, number.to_string()));
+        json.set("live_writer", if self.is_live { "true" } else { "false" });
+        json.to_json()
+    }
+}
+
+/// What an examination gave.
+#[derive(Debug, Clone, Default)]
+pub struct Report {
+    /// The findings, the worst first, those of a session and a file together.
+    pub findings: Vec<Finding>,
+    /// Numbers for people.
+    pub summary: Summary,
+}
+
+impl Report {
+    pub(super) fn add(&mut self, examined: Examined) {
+        let summary = &mut self.summary;
+        summary.journals += examined.journals;
+        summary.journal_bytes += examined.bytes;
+        summary.events += examined.events;
+        summary.untold += examined.untold;
+        // What is not told any more is damage in a journal; there is far too much of it.
+        summary.damage += examined.untold;
+        for finding in examined.findings {
+            self.tell(finding);
+        }
+    }
+
+    pub(super) fn tell(&mut self, finding: Finding) {
+        match finding.severity {
+            Severity::Damage => self.summary.damage += 1,
+            Severity::Warning => self.summary.warning += 1,
+            Severity::Info => self.summary.info += 1,
+        }
+        match self.findings.len() < DOCTOR_FINDINGS_MAX {
+            true => self.findings.push(finding),
+            false => self.summary.untold += 1,
+        }
+    }
+
+    pub(super) fn sort(&mut self) {
+        self.findings.sort_by(|a, b| {
+            let key =
+                |finding: &Finding| (finding.severity, finding.session.clone(), finding.file.clone(), finding.offset);
+            key(a).cmp(&key(b))
+        });
+    }
+
+    /// Whether anything is worse than worth knowing.
+    pub fn is_bad(&self) -> bool {
+        self.summary.damage + self.summary.warning > 0
+    }
+
+    /// As `check --json` prints it.
+    pub fn to_json(&self) -> String {
+        let findings: Vec<String> = self.findings.iter().map(Finding::to_json).collect();
+        format!("{{\"findings\":[{}],\"summary\":{}}}", findings.join(","), self.summary.to_json())
+    }
+}

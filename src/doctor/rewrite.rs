@@ -1,0 +1,237 @@
+//! A damaged journal written anew: damage is left out, records that were glued together get a line each, an event that
+//! stood there twice stands there once, and every other line is copied byte for byte.
+
+use std::collections::BTreeSet;
+
+use super::finding::Code;
+use super::journal::{JournalLook, look_through, show_all};
+use crate::format::{LineShape, Record, Scanner};
+use crate::limits::{LINE_BYTES_MAX, READ_CHUNK_BYTES};
+use crate::model::{RunId, SessionId};
+use crate::storage::{FileStorage, JournalBytes, NewJournal, Storage, StorageError};
+
+/// What is to be done to a journal.
+#[derive(Debug, Clone)]
+pub(super) struct Cure {
+    pub(super) run: RunId,
+    /// The kinds of damage that go.
+    pub(super) codes: BTreeSet<Code>,
+    /// Where lines begin that need a look: damage, and events to be left out. None if all do.
+    suspects: Option<Vec<u64>>,
+    /// Events that stood there before, byte for byte.
+    repeats: BTreeSet<u64>,
+    /// The highest number that may have been given to an event, if the journal will no longer show that.
+    pub(super) seq_floor: Option<u64>,
+}
+
+impl Cure {
+    /// What to do about these kinds of damage; nothing if there are none of them.
+    pub(super) fn of(run: &RunId, look: &JournalLook, wants: impl Fn(Code) -> bool) -> Option<Self> {
+        let repeats: BTreeSet<u64> = look
+            .repeats
+            .iter()
+            .filter(|repeat| repeat.is_same && wants(Code::DuplicateSeq))
+            .map(|repeat| repeat.offset)
+            .collect();
+        let mut codes: BTreeSet<Code> = look.damage.iter().map(|damage| damage.kind.into()).collect();
+        codes.retain(|code| wants(*code));
+        if !repeats.is_empty() {
+            codes.insert(Code::DuplicateSeq);
+        }
+        if codes.is_empty() {
+            return None;
+        }
+        let are_all_known = look.damaged == look.damage.len() as u64;
+        let suspects = are_all_known.then(|| {
+            let mut places: Vec<u64> = look.damage.iter().map(|damage| damage.offset).collect();
+            places.extend(&repeats);
+            places.sort_unstable();
+            places
+        });
+        let is_open = !look.end.seal.is_sealed();
+        // Another program may have shown the event whose line is torn.
+        let torn = u64::from(look.is_torn() && !look.has_our_lines);
+        let floor = look.last_seq + torn;
+        let seq_floor = (is_open && floor > look.highest).then_some(floor);
+        Some(Cure { run: run.clone(), codes, suspects, repeats, seq_floor })
+    }
+
+    fn is_suspect(&self, start: u64, end: u64) -> bool {
+        let Some(places) = &self.suspects else { return true };
+        let next = places.partition_point(|place| *place < start);
+        places.get(next).is_some_and(|place| *place < end)
+    }
+
+    /// Writes the journal anew and puts it in place, if it holds what the old one held. Gives the place of the old one.
+    ///
+    /// A crash leaves the old journal, with a note of its highest number perhaps, or the new one and the old one kept.
+    pub(super) fn apply(
+        &self,
+        storage: &FileStorage,
+        scanner: &mut Scanner,
+        session: &SessionId,
+    ) -> Result<Option<std::path::PathBuf>, CureFailure> {
+        let Some(old) = storage.journal_bytes(session, &self.run)? else { return Ok(None) };
+        if let Some(floor) = self.seq_floor {
+            storage.raise_seq_floor(session, &self.run, floor)?;
+        }
+        let expected = self.events_of(scanner, &*old, session)?;
+        let mut new = storage.rewrite_journal(session, &self.run)?;
+        self.rewrite(scanner, &*old, session, &mut new)?;
+        let written = new.written()?;
+        let found = Cure { repeats: BTreeSet::new(), ..self.clone() }.events_of(scanner, &*written, session)?;
+        let look = look_through(scanner, &*written, session, &self.run)?;
+        let is_mended = look.damage.iter().all(|damage| !self.codes.contains(&damage.kind.into()));
+        if found != expected || !is_mended {
+            return Err(CureFailure::Differs);
+        }
+        Ok(Some(new.put_in_place()?))
+    }
+
+    /// How many events a journal holds, but for those to be left out, and a checksum over them in their order.
+    fn events_of(
+        &self,
+        scanner: &mut Scanner,
+        bytes: &dyn JournalBytes,
+        session: &SessionId,
+    ) -> Result<(u64, u32), StorageError> {
+        let (mut events, mut crc) = (0, 0);
+        show_all(scanner, bytes, session, &self.run, |record| {
+            if let Record::Event(event) = record
+                && !self.repeats.contains(&event.offset)
+            {
+                events += 1;
+                crc = crc32c::crc32c_append(crc, event.line);
+                crc = crc32c::crc32c_append(crc, b"\n");
+            }
+        })?;
+        Ok((events, crc))
+    }
+
+    fn rewrite(
+        &self,
+        scanner: &mut Scanner,
+        old: &dyn JournalBytes,
+        session: &SessionId,
+        new: &mut NewJournal<'_>,
+    ) -> Result<(), StorageError> {
+        let shape = LineShape::new(session, &self.run);
+        let mut lines = Lines::new(old);
+        while let Some((offset, line)) = lines.next()? {
+            match line {
+                Line::Part(_) if self.codes.contains(&Code::LineTooLong) => {}
+                Line::Part(bytes) => new.write(bytes)?,
+                Line::Whole(bytes) if !self.is_suspect(offset, offset + bytes.len() as u64) => new.write(bytes)?,
+                Line::Whole(bytes) => self.rewrite_line(scanner, &shape, offset, bytes, new)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn rewrite_line(
+        &self,
+        scanner: &mut Scanner,
+        shape: &LineShape,
+        offset: u64,
+        line: &[u8],
+        new: &mut NewJournal<'_>,
+    ) -> Result<(), StorageError> {
+        let (mut mended, mut is_whole, mut is_ours) = (Vec::new(), true, true);
+        judge(scanner, shape, offset, line, |record| match record {
+            Record::Damage(damage) => {
+                is_whole = false;
+                is_ours &= self.codes.contains(&damage.kind.into());
+            }
+            Record::Event(event) if self.repeats.contains(&event.offset) => is_whole = false,
+            Record::Event(event) => {
+                mended.extend_from_slice(event.line);
+                mended.push(b'\n');
+            }
+        });
+        new.write(if is_whole || !is_ours { line } else { &mended })
+    }
+}
+
+/// Why a journal was not mended. It is as it was.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CureFailure {
+    #[error("the new journal does not hold what the old one holds; the old one was left alone")]
+    Differs,
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+}
+
+/// Shows what stands on one line, or behind the last line feed.
+fn judge(scanner: &mut Scanner, shape: &LineShape, offset: u64, line: &[u8], mut show: impl FnMut(Record<'_>)) {
+    scanner.begin_again(shape.clone(), offset);
+    let fed = scanner.feed(line.len(), |room| {
+        room.copy_from_slice(line);
+        Ok::<_, std::convert::Infallible>(line.len())
+    });
+    fed.expect("bytes in memory can be read");
+    while let Some(record) = scanner.next_record() {
+        show(record);
+    }
+    while let Some(record) = scanner.next_of_tail() {
+        show(record);
+    }
+}
+
+/// The lines of a journal, each with its line feed.
+struct Lines<'j> {
+    bytes: &'j dyn JournalBytes,
+    buffer: Vec<u8>,
+    /// Where the next line begins in the buffer.
+    at: usize,
+    /// The file offset of the buffer.
+    base: u64,
+    is_overlong: bool,
+}
+
+enum Line<'b> {
+    Whole(&'b [u8]),
+    /// Part of a line that is too long to be held.
+    Part(&'b [u8]),
+}
+
+impl<'j> Lines<'j> {
+    fn new(bytes: &'j dyn JournalBytes) -> Self {
+        Lines { bytes, buffer: Vec::new(), at: 0, base: 0, is_overlong: false }
+    }
+
+    fn next(&mut self) -> Result<Option<(u64, Line<'_>)>, StorageError> {
+        let mut searched = 0;
+        loop {
+            if let Some(len) = memchr::memchr(b'\n', &self.buffer[self.at + searched..]) {
+                return Ok(Some(self.take(searched + len + 1, true)));
+            }
+            searched = self.buffer.len() - self.at;
+            if searched > LINE_BYTES_MAX {
+                return Ok(Some(self.take(searched, false)));
+            }
+            if !self.fill()? {
+                return Ok((searched > 0).then(|| self.take(searched, true)));
+            }
+        }
+    }
+
+    fn take(&mut self, len: usize, is_end: bool) -> (u64, Line<'_>) {
+        let (offset, start) = (self.base + self.at as u64, self.at);
+        self.at += len;
+        let bytes = &self.buffer[start..start + len];
+        let is_part = self.is_overlong || !is_end || bytes.strip_suffix(b"\n").unwrap_or(bytes).len() > LINE_BYTES_MAX;
+        self.is_overlong = !is_end;
+        (offset, if is_part { Line::Part(bytes) } else { Line::Whole(bytes) })
+    }
+
+    fn fill(&mut self) -> Result<bool, StorageError> {
+        self.buffer.drain(..self.at);
+        self.base += self.at as u64;
+        self.at = 0;
+        let len = self.buffer.len();
+        self.buffer.resize(len + READ_CHUNK_BYTES, 0);
+        let read = self.bytes.read_at(&mut self.buffer[len..], self.base + len as u64)?;
+        self.buffer.truncate(len + read);
+        Ok(read > 0)
+    }
+}

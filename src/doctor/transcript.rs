@@ -1,0 +1,318 @@
+//! What is to be said of a session whose document can be read, and what it should be: turns and markers are decided by
+//! the same rules as a live read, row numbers are put right where the journals tell how.
+
+use std::collections::{BTreeSet, HashMap};
+
+use super::finding::{Code, Finding, Severity};
+use super::runs::RunLook;
+use super::ward::{Examined, IndexSays, NewDocument, Treatment, Ward};
+use crate::format::{encode, read_session};
+use crate::model::{List, NotAList, RunId, Session, SessionId, Summary};
+use crate::recovery::{Ending, Evidence, Facts, GivenUp, Plan, Step, Watch, given_up, hope_again, look, plan};
+
+/// A session, and what it should be.
+pub(super) struct Transcript<'w> {
+    ward: &'w Ward<'w>,
+    id: SessionId,
+    before: Session,
+    after: Session,
+    runs: &'w [RunLook],
+    codes: BTreeSet<Code>,
+    words: Vec<String>,
+    touches: bool,
+    /// Markers that gave up and are to look once more, each with its run.
+    hopeful: Vec<(usize, String)>,
+}
+
+impl<'w> Transcript<'w> {
+    pub(super) fn new(ward: &'w Ward<'w>, session: Session, runs: &'w [RunLook]) -> Self {
+        Transcript {
+            ward,
+            id: session.id().clone(),
+            after: session.clone(),
+            before: session,
+            runs,
+            codes: BTreeSet::new(),
+            words: Vec::new(),
+            touches: false,
+            hopeful: Vec::new(),
+        }
+    }
+
+    /// Says what is wrong with it and what a repair would make of it.
+    pub(super) fn examine(mut self, told: &mut Examined) {
+        self.check_id(told);
+        self.check_count(told);
+        self.check_answers(told);
+        self.check_cards(told);
+        self.check_index(told);
+        told.treatments.extend(self.treatment());
+    }
+
+    /// The session as it should be, without a word on what is wrong with it.
+    pub(super) fn resolved(mut self) -> (Session, Vec<String>) {
+        self.check_answers(&mut Examined::default());
+        (self.after, self.words)
+    }
+
+    fn finding(&self, code: Code, severity: Severity) -> Finding {
+        let file = self.ward.relative(self.ward.files.layout().sidecar(&self.id));
+        Finding::new(code, severity, file).of(&self.id)
+    }
+
+    fn check_id(&self, told: &mut Examined) {
+        let stated = self.before.get("session_id").and_then(crate::model::text_of);
+        if let Some(stated) = stated.filter(|stated| *stated != self.id.as_str()) {
+            let message = format!(
+                "the file says that it is session {stated:?}; its name decides, and it is shown as {}",
+                self.id
+            );
+            let repair = "nothing: if it is a copy, move it away";
+            told.tell(self.finding(Code::ForeignId, Severity::Info).says(message, repair));
+        }
+    }
+
+    fn check_count(&mut self, told: &mut Examined) {
+        let rows = self.before.len(List::Messages);
+        let stated: Option<usize> = self.before.get("message_count").and_then(|count| count.parse().ok());
+        let Some(stated) = stated.filter(|stated| *stated != rows) else { return };
+        let message =
+            format!("message_count says {stated}, and there are {rows} messages; lists show the wrong number");
+        told.tell(self.finding(Code::RowIndexMismatch, Severity::Warning).says(message, "set it to the right number"));
+        if self.ward.wants(Code::RowIndexMismatch) {
+            self.after.set("message_count", &rows.to_string());
+            self.did(Code::RowIndexMismatch, format!("message_count becomes {rows}"));
+        }
+    }
+
+    fn did(&mut self, code: Code, words: String) {
+        self.codes.insert(code);
+        self.words.push(words);
+    }
+
+    /// Turns that wait, and markers that hope or gave up.
+    fn check_answers(&mut self, told: &mut Examined) {
+        let watch = Watch::of(&self.before);
+        let (pending, mut wanted) = (self.check_pending(&watch, told), HashMap::new());
+        for retry in &watch.armed {
+            self.check_armed(&retry.run, told, &mut wanted);
+        }
+        for marker in given_up(&self.before) {
+            self.check_given_up(&marker, told, &mut wanted);
+        }
+        for growing in &watch.growing {
+            let is_longer = |run: &&RunLook| run.run.as_str() == growing.run && growing.differs_from(run.look.bytes);
+            if self.runs.iter().any(|run| is_longer(&run)) && self.ward.wants(Code::GaveUpButReadable) {
+                let evidence = || look(&self.ward.storage, &self.id, &growing.run);
+                wanted.entry(growing.run.clone()).or_insert_with(evidence);
+            }
+        }
+        self.decide(pending, wanted);
+    }
+
+    /// What is known of the run of a turn that nobody will end, if there is one and it is to be treated.
+    fn check_pending(&self, watch: &Watch, told: &mut Examined) -> Option<Evidence> {
+        let run = self.before.active_run().filter(|_| watch.is_pending && !self.ward.is_live)?;
+        let now = self.ward.now.seconds();
+        if self.runs.iter().any(|known| known.run.as_str() == run && known.is_leased(now)) {
+            return None;
+        }
+        let message = format!("a message waits for run {run}, and nobody works on it");
+        let repair =
+            "bring the message and what arrived of its answer into the transcript, as the next full read would";
+        let finding = Finding { run: RunId::parse(&run).ok(), ..self.finding(Code::PendingTurn, Severity::Info) };
+        told.tell(finding.says(message, repair));
+        self.ward.wants(Code::PendingTurn).then(|| look(&self.ward.storage, &self.id, &run))
+    }
+
+    fn check_armed(&self, run: &str, told: &mut Examined, wanted: &mut HashMap<String, Evidence>) {
+        let evidence = look(&self.ward.storage, &self.id, run);
+        let (message, repair) = match tells_something(&evidence) {
+            true => (
+                "an interrupted answer is still to be brought into the transcript",
+                "do so, as the next full read would",
+            ),
+            false => ("an answer was interrupted and may still be found", "nothing: there is nothing to bring in yet"),
+        };
+        let finding = Finding { run: RunId::parse(run).ok(), ..self.finding(Code::ArmedMarker, Severity::Info) };
+        told.tell(finding.says(message, repair));
+        if tells_something(&evidence) && self.ward.wants(Code::ArmedMarker) {
+            wanted.insert(run.to_owned(), evidence);
+        }
+    }
+
+    fn check_given_up(&mut self, marker: &GivenUp, told: &mut Examined, wanted: &mut HashMap<String, Evidence>) {
+        let Some(run) = marker.run.clone().or_else(|| self.run_of(marker)) else { return };
+        let evidence = look(&self.ward.storage, &self.id, &run);
+        if !evidence.has_output() && evidence.error_row.is_none() {
+            return;
+        }
+        let message =
+            format!("the marker in message {} says that the answer was lost, and run {run} holds it", marker.at);
+        let repair = "bring the answer into the transcript, above the marker";
+        let finding =
+            Finding { run: RunId::parse(&run).ok(), ..self.finding(Code::GaveUpButReadable, Severity::Warning) };
+        told.tell(finding.says(message, repair));
+        if self.ward.wants(Code::GaveUpButReadable) {
+            self.hopeful.push((marker.at, run.clone()));
+            wanted.insert(run, evidence);
+        }
+    }
+
+    /// The one run of the marker's turn that nothing in the session names.
+    fn run_of(&self, marker: &GivenUp) -> Option<String> {
+        let began = |run: &&RunLook| {
+            let at = run.look.first_at.unwrap_or(0.0) as i64;
+            marker.since.is_none_or(|since| at + 2 >= since) && marker.until.is_none_or(|until| at < until)
+        };
+        let mut unnamed = self.runs.iter().filter(began).filter(|run| !self.before.mentions(&run.run));
+        let only = unnamed.next()?;
+        unnamed.next().is_none().then(|| only.run.to_string())
+    }
+
+    /// The same decision as a live read makes.
+    fn decide(&mut self, pending: Option<Evidence>, runs: HashMap<String, Evidence>) {
+        if self.ward.is_live || pending.is_none() && runs.is_empty() {
+            return;
+        }
+        let wants_core = pending.is_some() && self.before.is_empty(List::Messages);
+        let core = || self.ward.storage.core_transcript(&self.id).ok().flatten();
+        let facts = Facts {
+            now: self.ward.now,
+            process_began: self.ward.now,
+            options: &self.ward.options.recovery,
+            core: if wants_core { core().and_then(|bytes| read_session(&self.id, bytes).ok()) } else { None },
+            pending,
+            runs,
+        };
+        // A list that is no list is left as it is.
+        if let Ok(Some(plan)) = self.hopeful_session().and_then(|session| plan(&session, &facts)) {
+            self.take_over(plan);
+        }
+    }
+
+    fn hopeful_session(&self) -> Result<Session, NotAList> {
+        let mut session = self.after.clone();
+        for (at, run) in &self.hopeful {
+            hope_again(&mut session, *at, run, self.ward.now)?;
+        }
+        Ok(session)
+    }
+
+    fn take_over(&mut self, plan: Plan) {
+        for (run, step) in plan.steps {
+            let (code, words) = match step {
+                Step::Folded => (Code::PendingTurn, "its turn gets the answer, which had ended".to_owned()),
+                Step::Recovered { rows } => {
+                    (Code::PendingTurn, format!("its turn gets {rows} recovered rows and a marker"))
+                }
+                Step::Armed => (Code::PendingTurn, "its turn gets a marker that waits for the answer".to_owned()),
+                Step::Promoted { rows } => {
+                    let gave_up = self.hopeful.iter().any(|(_, hopeful)| *hopeful == run);
+                    let code = if gave_up { Code::GaveUpButReadable } else { Code::ArmedMarker };
+                    (code, format!("its marker gets {rows} recovered rows above it"))
+                }
+                Step::Spent { .. } | Step::GaveUp | Step::Mended => {
+                    (Code::ArmedMarker, "its marker is settled".to_owned())
+                }
+            };
+            self.did(code, format!("run {run}: {words}"));
+        }
+        self.touches |= plan.touches;
+        self.after = plan.session;
+    }
+
+    /// Cards that point at no answer.
+    fn check_cards(&mut self, told: &mut Examined) {
+        if !self.before.is_list(List::ToolCalls) {
+            return;
+        }
+        for (at, card) in self.before.tool_cards().enumerate().collect::<Vec<_>>() {
+            let Some(index) = card.row_index().filter(|index| !points_at_answer(&self.before, *index)) else {
+                continue;
+            };
+            let target = self.row_of_card(at);
+            let message =
+                format!("tool card {at} points at message {index}, which is no answer; it is shown in the wrong place");
+            let repair = match target {
+                Some(_) => "let it point at the answer that its run's journal names",
+                None => "nothing: no journal tells where it belongs",
+            };
+            told.tell(self.finding(Code::RowIndexMismatch, Severity::Warning).says(message, repair));
+            let Some(row) = target.filter(|_| !self.ward.is_live && self.ward.wants(Code::RowIndexMismatch)) else {
+                continue;
+            };
+            let mut card = card;
+            card.set_row_index(row);
+            if self.after.replace_item(List::ToolCalls, at, &card.fields().to_json()).is_ok() {
+                self.did(Code::RowIndexMismatch, format!("tool card {at} points at message {row}"));
+            }
+        }
+    }
+
+    /// The row of a card as its run's journal has it: the only one of that run, or the one in the same place among them.
+    fn row_of_card(&self, card: usize) -> Option<usize> {
+        let card = self.after.tool_cards().nth(card)?;
+        let run = card.run()?;
+        let is_answer = |row: &crate::model::Row| row.role() == "assistant" && row.run().as_deref() == Some(&*run);
+        let own: Vec<usize> = self
+            .after
+            .messages()
+            .enumerate()
+            .filter(|(_, row)| is_answer(row) && !row.is_error())
+            .map(|(at, _)| at)
+            .collect();
+        if let [only] = own[..] {
+            return Some(only);
+        }
+        let folded = look(&self.ward.storage, &self.id, &run).folded;
+        let place = folded.cards.iter().find(|folded| folded.card.tid() == card.tid())?.row;
+        (own.len() == folded.rows.len()).then(|| own[place])
+    }
+
+    fn check_index(&self, told: &mut Examined) {
+        let Some(revision) = self.before.revision() else { return };
+        match self.ward.noted(&self.id, revision) {
+            IndexSays::Nothing => {}
+            IndexSays::Outdated => told.is_index_behind = true,
+            IndexSays::Summary(noted) => {
+                let is_counted = self.before.get("message_count") == Some(&self.before.len(List::Messages).to_string());
+                if is_counted && noted != Summary::of_session(&self.before).as_ref() {
+                    let file = self.ward.relative(self.ward.files.layout().index());
+                    let message =
+                        format!("the index says something else of session {} than its file; lists show that", self.id);
+                    let finding = Finding::new(Code::IndexDrift, Severity::Warning, file).of(&self.id);
+                    told.tell(finding.says(message, "make the index anew, and keep this one in _kept"));
+                }
+            }
+        }
+    }
+
+    /// The new document, if it is another.
+    fn treatment(mut self) -> Option<Treatment> {
+        if self.codes.is_empty() || self.ward.is_live {
+            return None;
+        }
+        let rows = self.after.len(List::Messages);
+        self.after.set("message_count", &rows.to_string());
+        if self.touches {
+            self.after.set("updated_at", &self.ward.now.to_string());
+        }
+        let is_shorter = rows < self.before.len(List::Messages);
+        if is_shorter && self.ward.storage.has_foreign_backup(&self.id).unwrap_or(false) {
+            let generation = crate::entropy::uuid4(&*self.ward.options.entropy);
+            self.after.set_text("intentional_shrink_generation", &generation);
+        }
+        let bytes = encode(&self.after).bytes().to_vec();
+        let replaces = self.before.revision().cloned();
+        Some(Treatment::Document(NewDocument { bytes, replaces, codes: self.codes, words: self.words }))
+    }
+}
+
+fn tells_something(evidence: &Evidence) -> bool {
+    evidence.has_output() || evidence.error_row.is_some() || evidence.is_ours || evidence.ending == Ending::Stopped
+}
+
+fn points_at_answer(session: &Session, index: usize) -> bool {
+    session.message(index).is_some_and(|row| row.role() == "assistant")
+}
