@@ -56,7 +56,12 @@ pub(super) struct JournalLook {
 impl JournalLook {
     /// Whether its last line is not whole.
     pub(super) fn is_torn(&self) -> bool {
-        self.damage.last().is_some_and(|damage| damage.kind == DamageKind::TornTail)
+        self.damage.last().is_some_and(|damage| self.is_tail(damage))
+    }
+
+    /// Whether damage stands behind the last line feed.
+    pub(super) fn is_tail(&self, damage: &Damage) -> bool {
+        damage.offset + damage.bytes == self.bytes
     }
 }
 
@@ -99,8 +104,8 @@ pub(super) fn look_through(
 ) -> Result<JournalLook, StorageError> {
     let mut looking = Looking::default();
     let end = show_all(scanner, bytes, session, run, |record| looking.note(&record))?;
+    looking.look.bytes = end;
     let mut look = looking.finish();
-    look.bytes = end;
     if !look.repeats.is_empty() {
         tell_repeats_apart(scanner, bytes, session, run, &mut look)?;
     }
@@ -138,7 +143,8 @@ impl Looking {
     }
 
     fn note_damage(&mut self, damage: &Damage) {
-        if self.look.damage.len() < DOCTOR_PLACES_MAX || damage.kind == DamageKind::TornTail {
+        let is_last = matches!(damage.kind, DamageKind::TornTail);
+        if self.look.damage.len() < DOCTOR_PLACES_MAX || is_last {
             self.look.damage.push(*damage);
         }
         self.look.damaged += 1;
@@ -195,7 +201,8 @@ impl Looking {
                 self.look.gaps.push(Gap { numbers, offset: jump.offset });
             }
         }
-        self.look.last_seq = self.look.highest + self.unknown - u64::from(self.look.is_torn());
+        // A line that was never whole had no number.
+        self.look.last_seq = self.look.highest + self.unknown.saturating_sub(u64::from(self.look.is_torn()));
         self.look.last_at = std::str::from_utf8(&self.last_moment).ok().and_then(|moment| moment.parse().ok());
         self.look
     }

@@ -89,7 +89,7 @@ impl Ward<'_> {
     fn tell_of_journal(&self, session: &SessionId, run: &RunLook, scanner: &mut Scanner, told: &mut Examined) {
         let RunLook { look, .. } = run;
         // The unfinished last line of a live run is being written.
-        let is_being_written = |damage: &Damage| self.is_live && damage.kind == DamageKind::TornTail;
+        let is_being_written = |damage: &Damage| self.is_live && look.is_tail(damage);
         let mut findings: Vec<Finding> = Vec::new();
         let finding = |code, severity| Finding::new(code, severity, run.file.clone()).of_run(session, &run.run);
         for damage in look.damage.iter().filter(|damage| !is_being_written(damage)) {

@@ -7,6 +7,8 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use serde::de::IgnoredAny;
+
 use crate::limits::SEQ_MAX;
 use crate::model::fold::{FoldEvent, seconds_of};
 use crate::model::{Fields, RunId, SessionId, Truth, is_truthy, python_text, text_of};
@@ -132,8 +134,8 @@ fn checksum_behind(begun: u32, rest: &[u8]) -> Option<bool> {
     is_checksum.then_some(is_right)
 }
 
-/// The parts of a line of exactly our shape whose checksum is right. They are UTF-8 without control bytes, and so is all
-/// that stands between them.
+/// The parts of a line of exactly our shape whose checksum is right, or that has none and is JSON all the same: so the
+/// reference program writes it. They are UTF-8 without control bytes, and so is all that stands between them.
 #[derive(Debug, Clone)]
 pub(super) struct OwnParts<'a> {
     seq: u64,
@@ -142,12 +144,22 @@ pub(super) struct OwnParts<'a> {
     terminal: Truth,
     terminal_state: &'a [u8],
     payload: &'a [u8],
+    checked: bool,
 }
 
 impl<'a> OwnParts<'a> {
     /// Takes a line apart. Anything but a line of ours is for the JSON reader.
     #[inline]
     pub(super) fn find(line: &'a [u8], shape: &LineShape) -> Option<Self> {
+        let end = line.get(line.len().checked_sub(CRC_BYTES)?..)?;
+        match end.starts_with(CRC_KEY) {
+            true => Self::find_checked(line, shape),
+            false => Self::find_plain(line, shape),
+        }
+    }
+
+    #[inline]
+    fn find_checked(line: &'a [u8], shape: &LineShape) -> Option<Self> {
         let behind_start = line.strip_prefix(&*shape.start)?;
         let mut rest = Rest(behind_start);
         let digits = rest.digits()?;
@@ -164,7 +176,31 @@ impl<'a> OwnParts<'a> {
             return None;
         }
         let seq = Some(number_of(digits)).filter(is_usable)?;
-        Some(OwnParts { seq, name, created_at, terminal, terminal_state, payload })
+        Some(OwnParts { seq, name, created_at, terminal, terminal_state, payload, checked: true })
+    }
+
+    /// The same without a checksum, so that each part has to be JSON by itself.
+    fn find_plain(line: &'a [u8], shape: &LineShape) -> Option<Self> {
+        let mut rest = Rest(line.strip_prefix(&*shape.start)?);
+        let digits = rest.digits()?;
+        rest.skip(b"\",\"seq\":")?;
+        rest.skip(digits)?;
+        rest.skip(&shape.middle)?;
+        let name = rest.name()?;
+        let created_at = rest.moment()?;
+        let (terminal, terminal_state) = rest.terminal()?;
+        let payload = rest.0.strip_suffix(b"}")?;
+        let seq = Some(number_of(digits)).filter(is_usable)?;
+        let is_clean = is_clean_text(name) && is_clean_text(terminal_state) && is_number(created_at);
+        (is_clean && is_json(payload)).then_some(OwnParts {
+            seq,
+            name,
+            created_at,
+            terminal,
+            terminal_state,
+            payload,
+            checked: false,
+        })
     }
 
     /// The event on the line that was taken apart.
@@ -181,7 +217,7 @@ impl<'a> OwnParts<'a> {
             terminal_state: Some(if self.terminal_state == b"null" { "null" } else { utf8(self.terminal_state) }),
             payload: Some(utf8(self.payload)),
             ids: Ids::Own,
-            checked: true,
+            checked: self.checked,
         }
     }
 }
@@ -191,6 +227,7 @@ impl<'a> OwnParts<'a> {
 pub(crate) struct OwnLine {
     seq: u64,
     terminal: Truth,
+    checked: bool,
     places: [Range<usize>; 4],
 }
 
@@ -202,14 +239,14 @@ impl OwnLine {
             start..start + part.len()
         };
         let places = [parts.name, parts.created_at, parts.terminal_state, parts.payload].map(within);
-        Some(OwnLine { seq: parts.seq, terminal: parts.terminal, places })
+        Some(OwnLine { seq: parts.seq, terminal: parts.terminal, checked: parts.checked, places })
     }
 
     /// The event on the line that was taken apart.
     pub(super) fn event<'a>(&self, line: &'a [u8], offset: u64) -> EventRef<'a> {
         let [name, created_at, terminal_state, payload] = self.places.each_ref().map(|place| &line[place.clone()]);
-        let OwnLine { seq, terminal, .. } = *self;
-        OwnParts { seq, name, created_at, terminal, terminal_state, payload }.event(line, offset)
+        let OwnLine { seq, terminal, checked, .. } = *self;
+        OwnParts { seq, name, created_at, terminal, terminal_state, payload, checked }.event(line, offset)
     }
 }
 
@@ -230,6 +267,27 @@ fn number_of(digits: &[u8]) -> u64 {
 fn is_clean_text(bytes: &[u8]) -> bool {
     let (lowest, all) = bytes.iter().fold((u8::MAX, 0), |(lowest, all), byte| (lowest.min(*byte), all | byte));
     lowest >= 0x20 && (all < 0x80 || std::str::from_utf8(bytes).is_ok())
+}
+
+/// Whether digits with at most one point among them are a JSON number.
+fn is_number(bytes: &[u8]) -> bool {
+    let mut parts = bytes.split(|byte| *byte == b'.');
+    let whole = parts.next().unwrap_or_default();
+    let is_whole = !whole.is_empty() && (whole[0] != b'0' || whole.len() == 1);
+    is_whole && parts.next().is_none_or(|part| !part.is_empty()) && parts.next().is_none()
+}
+
+/// Whether bytes are one JSON value on one line, without blanks around it. Most are a token's, which a look tells.
+fn is_json(bytes: &[u8]) -> bool {
+    let lone_text = bytes.strip_prefix(b"{\"text\":\"").and_then(|rest| rest.strip_suffix(b"\"}"));
+    if lone_text.is_some_and(|text| memchr::memchr2(b'"', b'\\', text).is_none() && is_clean_text(text)) {
+        return true;
+    }
+    let is_bare = |byte: Option<&u8>| byte.is_some_and(|byte| !byte.is_ascii_whitespace());
+    is_bare(bytes.first())
+        && is_bare(bytes.last())
+        && is_clean_text(bytes)
+        && std::str::from_utf8(bytes).is_ok_and(|text| serde_json::from_str::<IgnoredAny>(text).is_ok())
 }
 
 /// What is left of a line while it is taken apart.
@@ -406,6 +464,32 @@ mod tests {
             }
             let own = decode_own(line, 5, &shape).expect("our own shape");
             assert_eq!(format!("{own:?}"), format!("{any:?}"));
+            let plain = [&line[..line.len() - CRC_BYTES], b"}"].concat();
+            let own = decode_own(&plain, 5, &shape).expect("the reference program's shape");
+            let any = decode_any(std::str::from_utf8(&plain).unwrap(), 5, &shape).unwrap();
+            assert!(!own.checked);
+            assert_eq!(format!("{own:?}"), format!("{any:?}"));
+        }
+    }
+
+    #[test]
+    fn a_plain_line_that_is_no_json_is_not_taken_by_its_shape() {
+        let (session, run) = ids();
+        let shape = LineShape::new(&session, &run);
+        let good = encode(3, &Event::token("some \\ text"));
+        let good = [&good[..good.len() - 1 - CRC_BYTES], b"}"].concat();
+        let any = |line: &[u8]| {
+            let text = std::str::from_utf8(line).ok()?;
+            decode_any(text, 0, &shape).ok().map(|event| format!("{event:?}"))
+        };
+        for at in 0..good.len() {
+            for change in (0..8).map(|bit| good[at] ^ (1 << bit)).chain([b'"', b'\\', b'}', b'.', b' ', 0]) {
+                let mut line = good.clone();
+                line[at] = change;
+                if let Some(own) = decode_own(&line, 0, &shape) {
+                    assert_eq!(Some(format!("{own:?}")), any(&line), "{change} at {at}");
+                }
+            }
         }
     }
 

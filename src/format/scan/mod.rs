@@ -235,10 +235,20 @@ impl Scanner {
     /// What is damaged at the very end of the last line is what a crash left of it, whoever asks for it.
     fn torn_if_tail(&self, found: Found) -> Found {
         match found {
-            Found::Damage(damage) if self.is_tail && self.glued.is_none() && damage.kind != DamageKind::LineTooLong => {
+            Found::Damage(damage) if self.is_tail && self.glued.is_none() && !self.keeps_its_kind(&damage) => {
                 Found::Damage(self.damage(DamageKind::TornTail, damage.offset, self.end))
             }
             found => found,
+        }
+    }
+
+    /// A line that is too long is so with or without its end, and zeroes are what a crash leaves of no line at all.
+    fn keeps_its_kind(&self, damage: &Damage) -> bool {
+        match damage.kind {
+            DamageKind::NulRun => {
+                self.buffer[(damage.offset - self.base) as usize..self.end].iter().all(|byte| *byte == 0)
+            }
+            kind => kind == DamageKind::LineTooLong,
         }
     }
 

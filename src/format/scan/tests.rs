@@ -91,7 +91,7 @@ fn garbage_between_good_lines_hides_neither() {
 #[test]
 fn a_page_of_nuls_does_not_hide_the_line_behind_it() {
     check(&[vec![0; 50], line(1)].concat(), &["nul_run@0+50", "e1"]);
-    check(&[line(1), vec![0; 50]].concat(), &["e1", &format!("torn_tail@{}+50", line(1).len())]);
+    check(&[line(1), vec![0; 50]].concat(), &["e1", &format!("nul_run@{}+50", line(1).len())]);
 }
 
 #[test]
