@@ -11,7 +11,7 @@ use lastword::{NewSession, Options, Store};
 use serde_json::Value;
 use tempfile::TempDir;
 
-const ROWS: [(&str, &[&str]); 4] = [
+const ROWS: [(&str, &[&str]); 5] = [
     (
         "appends",
         &[
@@ -44,6 +44,7 @@ const ROWS: [(&str, &[&str]); 4] = [
         ],
     ),
     ("listing", &["open and first page, 1,000 sessions", "first page of 1,000 sessions", "save one of 1,000 sessions"]),
+    ("doctor", &["check of 20 sessions with a journal each"]),
 ];
 
 /// A folder with a data directory in it.

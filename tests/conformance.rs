@@ -340,6 +340,14 @@ impl Disk for NetworkDisk {
     fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>> {
         self.0.lock(path)
     }
+
+    fn is_locked(&self, path: &Path) -> io::Result<bool> {
+        self.0.is_locked(path)
+    }
+
+    fn make_private(&self, path: &Path) -> io::Result<()> {
+        self.0.make_private(path)
+    }
     fn boot_id(&self) -> String {
         self.0.boot_id()
     }

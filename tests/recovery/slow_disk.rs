@@ -160,6 +160,14 @@ impl Disk for SlowDisk {
         OsDisk.lock(path)
     }
 
+    fn is_locked(&self, path: &Path) -> io::Result<bool> {
+        OsDisk.is_locked(path)
+    }
+
+    fn make_private(&self, path: &Path) -> io::Result<()> {
+        OsDisk.make_private(path)
+    }
+
     fn network_file_system(&self, path: &Path) -> io::Result<Option<&'static str>> {
         OsDisk.network_file_system(path)
     }

@@ -7,6 +7,7 @@
 #![allow(clippy::disallowed_methods, reason = "a benchmark touches files and reads the time")]
 
 mod appends;
+mod doctor;
 mod driver;
 mod folder;
 mod listing;
@@ -73,6 +74,8 @@ enum Subject {
     Recovery,
     /// The list of 100,000 sessions.
     Listing,
+    /// A look through a whole directory.
+    Doctor,
 }
 
 impl Subject {
@@ -82,6 +85,7 @@ impl Subject {
             Subject::Sessions => "sessions",
             Subject::Recovery => "recovery",
             Subject::Listing => "listing",
+            Subject::Doctor => "doctor",
         }
     }
 
@@ -91,6 +95,7 @@ impl Subject {
             Subject::Sessions => sessions::measure(bench),
             Subject::Recovery => recovery::measure(bench),
             Subject::Listing => listing::measure(bench),
+            Subject::Doctor => doctor::measure(bench),
         }
     }
 }
