@@ -18,6 +18,12 @@ impl Ward<'_> {
     pub(super) fn examine_directory(&self, inventory: &Inventory) -> Result<Examined, StorageError> {
         let mut told = Examined::default();
         self.tell_of_identity(&mut told);
+        for (session, file, reason) in self.files.look_at_tombstones()? {
+            let finding = Finding::new(Code::BadJson, Severity::Warning, file).of(&session).at(0);
+            let message =
+                format!("the note of when this session was deleted cannot be read; it stays deleted: {reason}");
+            told.tell(finding.leaves(message, "that it is there is all that counts"));
+        }
         if !self.is_live {
             for found in self.files.look_at_log()? {
                 told.tell(self.of_log(found));
@@ -33,9 +39,9 @@ impl Ward<'_> {
         let finding = |code, severity| Finding::new(code, severity, self.relative(self.files.layout().identity()));
         match self.files.look_at_identity() {
             IdentityFound::Missing | IdentityFound::Fine => {}
-            IdentityFound::Newer { version } => told.tell(finding(Code::NewerFormat, Severity::Warning).says(
+            IdentityFound::Newer { version } => told.tell(finding(Code::NewerFormat, Severity::Warning).leaves(
                 format!("a newer program wrote this directory (format {version}); it can be read, and not written"),
-                "nothing: use that program",
+                "use that program",
             )),
             IdentityFound::Damaged { reason } => told.tell(finding(Code::BadJson, Severity::Damage).at(0).says(
                 format!("the store's identity cannot be read, so that nobody can write here: {reason}"),
@@ -72,7 +78,7 @@ impl Ward<'_> {
             LogFound::Foreign { file } => Finding::new(Code::ForeignLog, Severity::Warning, file)
                 .says("this part of the commit log belongs to another store, and is not replayed", SET_ASIDE),
             LogFound::Newer { file } => Finding::new(Code::NewerFormat, Severity::Warning, file)
-                .says("a newer program wrote this commit log; it cannot be replayed here", "nothing: use that program"),
+                .leaves("a newer program wrote this commit log; it cannot be replayed here", "use that program"),
         }
     }
 

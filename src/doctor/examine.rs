@@ -17,9 +17,9 @@ impl Ward<'_> {
         let mut told = Examined::default();
         match self.files.look_at_session(id) {
             Ok(found) => self.examine_files(id, found, scanner, &mut told),
-            Err(error) => told.tell(self.unreadable(id).says(
+            Err(error) => told.tell(self.unreadable(id).leaves(
                 format!("the files of this session cannot be looked at: {}", with_cause(&error)),
-                "nothing: give access to them, or look at the device",
+                "give access to them, or look at the device",
             )),
         }
         told
@@ -93,7 +93,7 @@ impl Ward<'_> {
 
     fn orphan(&self, id: &SessionId, run: &RunLook, severity: Severity) -> Finding {
         let finding = Finding::new(Code::OrphanJournal, severity, run.file.clone()).of_run(id, &run.run);
-        finding.says("the session of this journal is missing too", "as for the other journals of this session")
+        finding.says("the session of this journal is missing too", "what is done for the session's other journals")
     }
 
     /// Tells of a document that is to be made again, and how.
@@ -108,19 +108,20 @@ impl Ward<'_> {
     ) {
         let (is_wanted, was_there) = (self.wants(broken.code) && !self.is_live, broken.revision.is_some());
         let new = self.rebuild(broken, runs, scanner);
-        let repair = match &new {
-            Some(new) if was_there => format!("{}; the file as it is now is kept in _kept", new.words.join("; ")),
-            Some(new) => new.words.join("; "),
-            None => "nothing: no backup, no kept version and no journal knows anything of it".to_owned(),
-        };
-        told.tell(finding.says(message, repair));
+        told.tell(match &new {
+            Some(new) if was_there => {
+                finding.says(message, format!("{}; the file as it is now is kept in _kept", new.words.join("; ")))
+            }
+            Some(new) => finding.says(message, new.words.join("; ")),
+            None => finding.leaves(message, "no backup, no kept version and no journal knows anything of it"),
+        });
         told.treatments.extend(new.filter(|_| is_wanted).map(Treatment::Document));
     }
 
     fn cannot_read(&self, id: &SessionId, error: &StorageError) -> Finding {
         let message =
             format!("the file of this session cannot be read, and the session is not shown: {}", with_cause(error));
-        self.unreadable(id).says(message, "nothing: what lies there is no document that could be kept and replaced")
+        self.unreadable(id).leaves(message, "what lies there is no document that could be kept and replaced")
     }
 
     fn sidecar(&self, id: &SessionId) -> PathBuf {

@@ -135,6 +135,12 @@ impl From<DamageKind> for Code {
     }
 }
 
+/// What is said of a finding: what it means, and what a repair does or why it does nothing.
+pub(super) enum Words {
+    Mended(String, &'static str),
+    Left(String, &'static str),
+}
+
 /// Something that is not as it should be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
@@ -152,15 +158,17 @@ pub struct Finding {
     pub offset: Option<u64>,
     /// What it means for the user.
     pub message: String,
-    /// What a repair would do about it.
+    /// What a repair would do about it, or why it would do nothing.
     pub repair: String,
+    /// Whether a repair would do anything.
+    pub is_mendable: bool,
 }
 
 impl Finding {
     /// A finding about a file.
     pub(super) fn new(code: Code, severity: Severity, file: PathBuf) -> Self {
         let (message, repair) = (String::new(), String::new());
-        Finding { code, severity, session: None, run: None, file, offset: None, message, repair }
+        Finding { code, severity, session: None, run: None, file, offset: None, message, repair, is_mendable: false }
     }
 
     pub(super) fn of(self, session: &SessionId) -> Self {
@@ -175,8 +183,23 @@ impl Finding {
         Finding { offset: Some(offset), ..self }
     }
 
+    /// Something that a repair mends.
     pub(super) fn says(self, message: impl Into<String>, repair: impl Into<String>) -> Self {
-        Finding { message: message.into(), repair: repair.into(), ..self }
+        Finding { message: message.into(), repair: repair.into(), is_mendable: true, ..self }
+    }
+
+    /// Something that a repair leaves alone, and why.
+    pub(super) fn leaves(self, message: impl Into<String>, why: &str) -> Self {
+        let repair = if why.is_empty() { "nothing".to_owned() } else { format!("nothing: {why}") };
+        Finding { message: message.into(), repair, is_mendable: false, ..self }
+    }
+
+    /// The one or the other.
+    pub(super) fn told(self, words: Words) -> Self {
+        match words {
+            Words::Mended(message, repair) => self.says(message, repair),
+            Words::Left(message, why) => self.leaves(message, why),
+        }
     }
 
     /// As `check --json` prints it.

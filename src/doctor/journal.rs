@@ -1,10 +1,10 @@
 //! One journal, looked through once: what is damaged in it, which numbers are missing or were given twice, how it ends.
 //! Reads, and changes nothing. Memory does not grow with the journal, nor with what is wrong with it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::RangeInclusive;
 
-use crate::format::{Damage, DamageKind, EventRef, Ids, LineShape, Record, Scanner};
+use crate::format::{Damage, DamageKind, EventRef, Ids, LineShape, Record, Scanner, with_checksum_restored};
 use crate::journal::RunEnd;
 use crate::limits::{DOCTOR_PLACES_MAX, READ_CHUNK_BYTES};
 use crate::model::{RunId, SeenSeqs, SessionId};
@@ -41,6 +41,10 @@ pub(super) struct JournalLook {
     pub(super) gaps: Vec<Gap>,
     pub(super) repeats: Vec<Repeat>,
     pub(super) repeated: u64,
+    /// Events that are read although their checksum is damaged, and nothing else of them.
+    pub(super) spoilt: Vec<u64>,
+    /// The same, of those that are not read because of that.
+    pub(super) restorable: BTreeSet<u64>,
     /// The first event with another's ids, and how many there are.
     pub(super) foreign: Option<(u64, u64)>,
     pub(super) end: RunEnd,
@@ -106,10 +110,30 @@ pub(super) fn look_through(
     let end = show_all(scanner, bytes, session, run, |record| looking.note(&record))?;
     looking.look.bytes = end;
     let mut look = looking.finish();
+    for damage in &look.damage {
+        if restored(bytes, damage)?.is_some() {
+            look.restorable.insert(damage.offset);
+        }
+    }
     if !look.repeats.is_empty() {
         tell_repeats_apart(scanner, bytes, session, run, &mut look)?;
     }
     Ok(look)
+}
+
+/// The event that damaged bytes were, if only their checksum is damaged.
+pub(super) fn restored(bytes: &dyn JournalBytes, damage: &Damage) -> Result<Option<Vec<u8>>, StorageError> {
+    if damage.kind != DamageKind::ChecksumMismatch {
+        return Ok(None);
+    }
+    let (mut line, mut filled) = (vec![0; damage.bytes as usize], 0);
+    while filled < line.len() {
+        match bytes.read_at(&mut line[filled..], damage.offset + filled as u64)? {
+            0 => return Ok(None),
+            len => filled += len,
+        }
+    }
+    Ok(with_checksum_restored(&line))
 }
 
 /// Shows every record of a journal, in order, and says how many bytes that were.
@@ -160,6 +184,9 @@ impl Looking {
         let look = &mut self.look;
         look.events += 1;
         look.has_our_lines |= event.checked;
+        if !event.checked && look.spoilt.len() < DOCTOR_PLACES_MAX && with_checksum_restored(event.line).is_some() {
+            look.spoilt.push(event.offset);
+        }
         look.end.add(event);
         if event.ids == Ids::Foreign {
             look.foreign = Some(look.foreign.map_or((event.offset, 1), |(first, count)| (first, count + 1)));

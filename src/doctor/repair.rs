@@ -81,9 +81,9 @@ pub struct Repair {
 }
 
 impl Repair {
-    /// The findings that a repair does nothing about, but for those that are only worth knowing.
+    /// The findings that a repair does nothing about.
     pub fn left_alone(&self) -> impl Iterator<Item = &Finding> {
-        self.report.findings.iter().filter(|finding| finding.repair.starts_with("nothing"))
+        self.report.findings.iter().filter(|finding| !finding.is_mendable)
     }
 
     /// Whether something that should have been done was not.
@@ -271,7 +271,9 @@ impl Ward<'_> {
             Code::DeletedLeftover,
             Code::BadJson,
         ];
-        let is_done = |finding: &&Finding| !self.is_live && CODES.contains(&finding.code) && self.wants(finding.code);
+        let is_done = |finding: &&Finding| {
+            !self.is_live && finding.is_mendable && CODES.contains(&finding.code) && self.wants(finding.code)
+        };
         let action = |finding: &Finding| Action {
             session: finding.session.clone(),
             run: finding.run.clone(),

@@ -1,11 +1,12 @@
 //! A damaged journal written anew: damage is left out, records that were glued together get a line each, an event that
 //! stood there twice stands there once, and every other line is copied byte for byte.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use super::finding::Code;
-use super::journal::{JournalLook, look_through, show_all};
-use crate::format::{LineShape, Record, Scanner};
+use super::journal::{JournalLook, look_through, restored, show_all};
+use crate::format::{Damage, LineShape, Record, Scanner, with_checksum_restored};
 use crate::limits::{LINE_BYTES_MAX, READ_CHUNK_BYTES};
 use crate::model::{RunId, SessionId};
 use crate::storage::{FileStorage, JournalBytes, NewJournal, Storage, StorageError};
@@ -20,6 +21,8 @@ pub(super) struct Cure {
     suspects: Option<Vec<u64>>,
     /// Events that stood there before, byte for byte.
     repeats: BTreeSet<u64>,
+    /// Damaged bytes that are an event but for its checksum.
+    restorable: BTreeSet<u64>,
     /// The highest number that may have been given to an event, if the journal will no longer show that.
     pub(super) seq_floor: Option<u64>,
 }
@@ -38,6 +41,10 @@ impl Cure {
         if !repeats.is_empty() {
             codes.insert(Code::DuplicateSeq);
         }
+        let spoilt: &[u64] = if wants(Code::ChecksumMismatch) { &look.spoilt } else { &[] };
+        if !spoilt.is_empty() {
+            codes.insert(Code::ChecksumMismatch);
+        }
         if codes.is_empty() {
             return None;
         }
@@ -45,6 +52,7 @@ impl Cure {
         let suspects = are_all_known.then(|| {
             let mut places: Vec<u64> = look.damage.iter().map(|damage| damage.offset).collect();
             places.extend(&repeats);
+            places.extend(spoilt);
             places.sort_unstable();
             places
         });
@@ -53,7 +61,18 @@ impl Cure {
         let torn = u64::from(look.is_torn() && !look.has_our_lines);
         let floor = look.last_seq + torn;
         let seq_floor = (is_open && floor > look.highest).then_some(floor);
-        Some(Cure { run: run.clone(), codes, suspects, repeats, seq_floor })
+        let restorable = look.restorable.clone();
+        Some(Cure { run: run.clone(), codes, suspects, repeats, restorable, seq_floor })
+    }
+
+    /// An event's bytes, with a checksum that is right if only that was damaged.
+    fn mended<'l>(&self, line: &'l [u8]) -> Cow<'l, [u8]> {
+        let restored = self.codes.contains(&Code::ChecksumMismatch).then(|| with_checksum_restored(line)).flatten();
+        restored.map_or(Cow::Borrowed(line), Cow::Owned)
+    }
+
+    fn restores(&self, damage: &Damage) -> bool {
+        self.codes.contains(&Code::ChecksumMismatch) && self.restorable.contains(&damage.offset)
     }
 
     fn is_suspect(&self, start: u64, end: u64) -> bool {
@@ -79,7 +98,8 @@ impl Cure {
         let mut new = storage.rewrite_journal(session, &self.run)?;
         self.rewrite(scanner, &*old, session, &mut new)?;
         let written = new.written()?;
-        let found = Cure { repeats: BTreeSet::new(), ..self.clone() }.events_of(scanner, &*written, session)?;
+        let as_it_lies = Cure { repeats: BTreeSet::new(), restorable: BTreeSet::new(), ..self.clone() };
+        let found = as_it_lies.events_of(scanner, &*written, session)?;
         let look = look_through(scanner, &*written, session, &self.run)?;
         let is_mended = look.damage.iter().all(|damage| !self.codes.contains(&damage.kind.into()));
         if found != expected || !is_mended {
@@ -95,17 +115,21 @@ impl Cure {
         bytes: &dyn JournalBytes,
         session: &SessionId,
     ) -> Result<(u64, u32), StorageError> {
-        let (mut events, mut crc) = (0, 0);
-        show_all(scanner, bytes, session, &self.run, |record| {
-            if let Record::Event(event) = record
-                && !self.repeats.contains(&event.offset)
-            {
-                events += 1;
-                crc = crc32c::crc32c_append(crc, event.line);
-                crc = crc32c::crc32c_append(crc, b"\n");
-            }
+        let (mut events, mut crc, mut failure) = (0, 0, None);
+        let mut add = |line: &[u8]| {
+            events += 1;
+            crc = crc32c::crc32c_append(crc32c::crc32c_append(crc, line), b"\n");
+        };
+        show_all(scanner, bytes, session, &self.run, |record| match record {
+            Record::Event(event) if self.repeats.contains(&event.offset) => {}
+            Record::Event(event) => add(&self.mended(event.line)),
+            Record::Damage(damage) if self.restores(&damage) => match restored(bytes, &damage) {
+                Ok(line) => line.iter().for_each(|line| add(line)),
+                Err(error) => failure = Some(error),
+            },
+            Record::Damage(_) => {}
         })?;
-        Ok((events, crc))
+        failure.map_or(Ok((events, crc)), Err)
     }
 
     fn rewrite(
@@ -141,10 +165,18 @@ impl Cure {
             Record::Damage(damage) => {
                 is_whole = false;
                 is_ours &= self.codes.contains(&damage.kind.into());
+                let start = (damage.offset - offset) as usize;
+                let bytes = &line[start..start + damage.bytes as usize];
+                if let Some(event) = with_checksum_restored(bytes).filter(|_| self.restores(&damage)) {
+                    mended.extend_from_slice(&event);
+                    mended.push(b'\n');
+                }
             }
             Record::Event(event) if self.repeats.contains(&event.offset) => is_whole = false,
             Record::Event(event) => {
-                mended.extend_from_slice(event.line);
+                let line = self.mended(event.line);
+                is_whole &= line == event.line;
+                mended.extend_from_slice(&line);
                 mended.push(b'\n');
             }
         });

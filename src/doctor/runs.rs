@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use super::finding::{Code, Finding, Severity};
-use super::journal::{Gap, JournalLook, look_through};
+use super::finding::{Code, Finding, Severity, Words};
+use super::journal::{Gap, JournalLook, Repeat, look_through};
 use super::meter::Counted;
 use super::rewrite::Cure;
 use super::ward::{Examined, Treatment, Ward};
@@ -13,7 +13,9 @@ use crate::model::{RunId, SessionId};
 use crate::storage::{RecordFound, RunFound, StorageError};
 
 const CUT: &str = "cut the damaged bytes out, and keep the journal as it is now in _kept";
-const NOT_MENDED: &str = "nothing: what is missing stands nowhere else";
+const PUT_RIGHT: &str = "put the checksum right, and keep the journal as it is now in _kept";
+const CHECKSUM_ALONE: &str =
+    "this event's checksum is damaged, and nothing else of it; until that is put right it is not shown";
 
 /// A run that was looked at.
 #[derive(Debug)]
@@ -56,7 +58,7 @@ impl Ward<'_> {
                 let finding = Finding::new(Code::BadJson, Severity::Damage, file).of_run(session, &run);
                 let message =
                     format!("this journal cannot be read, and its answer is not shown: {}", with_cause(&error));
-                told.tell(finding.says(message, "nothing: give access to the file, or look at the device"));
+                told.tell(finding.leaves(message, "give access to the file, or look at the device"));
                 return None;
             }
         };
@@ -83,54 +85,27 @@ impl Ward<'_> {
         let message =
             format!("the note of when this run began cannot be read ({reason}); the run takes no more events");
         let finding = Finding::new(Code::BadJson, Severity::Warning, file).of_run(session, run).at(0);
-        finding.says(message, "nothing: the run's events are in its journal, and another run can be begun")
+        finding.leaves(message, "the run's events are in its journal, and another run can be begun")
     }
 
     fn tell_of_journal(&self, session: &SessionId, run: &RunLook, scanner: &mut Scanner, told: &mut Examined) {
-        let RunLook { look, .. } = run;
-        // The unfinished last line of a live run is being written.
-        let is_being_written = |damage: &Damage| self.is_live && look.is_tail(damage);
-        let mut findings: Vec<Finding> = Vec::new();
+        let look = &run.look;
         let finding = |code, severity| Finding::new(code, severity, run.file.clone()).of_run(session, &run.run);
-        for damage in look.damage.iter().filter(|damage| !is_being_written(damage)) {
-            if findings.len() < DOCTOR_FINDINGS_PER_JOURNAL_MAX {
-                let (message, repair) = words_of(damage);
-                findings.push(finding(damage.kind.into(), Severity::Damage).at(damage.line).says(message, repair));
-            }
-        }
-        for repeat in look.repeats.iter().take(DOCTOR_FINDINGS_PER_JOURNAL_MAX) {
-            let seq = repeat.seq;
-            let (severity, message, repair) = match repeat.is_same {
-                true => (
-                    Severity::Warning,
-                    format!("event {seq} stands here again; it counts once"),
-                    "leave it out, and keep the journal as it is now in _kept",
-                ),
-                false => (
-                    Severity::Damage,
-                    format!("another event with the number {seq} stands before this one, and only that one is shown"),
-                    "nothing: both are whole, and nobody can tell which was meant",
-                ),
-            };
-            findings.push(finding(Code::DuplicateSeq, severity).at(repeat.offset).says(message, repair));
-        }
-        if let Some((offset, count)) = look.foreign {
-            let message = format!("{count} events here carry the ids of another run or session");
-            let repair = "nothing: they are read as they lie; move the file if it belongs elsewhere";
-            findings.push(finding(Code::ForeignId, Severity::Warning).at(offset).says(message, repair));
-        }
         let before = if look.gaps.is_empty() { Vec::new() } else { self.looks_before(session, run, scanner) };
-        for gap in look.gaps.iter().take(DOCTOR_FINDINGS_PER_JOURNAL_MAX) {
-            let (severity, message, repair) = words_of_gap(run, gap, &before);
-            findings.push(finding(Code::MissingSeq, severity).at(gap.offset).says(message, repair));
-        }
-        if let Some(message) = self.is_dead(run) {
-            let repair = "nothing: what it holds is brought into the transcript, and the journal stays as it is";
-            findings.push(finding(Code::UnsealedDeadRun, Severity::Info).says(message, repair));
-        }
-        let being_written = look.damage.iter().filter(|damage| is_being_written(damage)).count() as u64;
-        let counted = look.damaged - being_written + look.repeated + look.gaps.len() as u64;
-        told.untold += counted.saturating_sub(findings.len() as u64);
+        let mut findings: Vec<Finding> = Vec::new();
+        let mut tell = |places: Vec<Place>| {
+            told.untold += places.len().saturating_sub(DOCTOR_FINDINGS_PER_JOURNAL_MAX) as u64;
+            for (code, severity, offset, words) in places.into_iter().take(DOCTOR_FINDINGS_PER_JOURNAL_MAX) {
+                findings.push(Finding { offset, ..finding(code, severity).told(words) });
+            }
+        };
+        tell(self.damaged_places(look));
+        tell(look.spoilt.iter().map(spoilt_place).collect());
+        tell(look.repeats.iter().map(repeated_place).collect());
+        tell(look.foreign.iter().map(foreign_place).collect());
+        tell(look.gaps.iter().map(|gap| missing_place(run, gap, &before)).collect());
+        tell(self.dead_run(run).into_iter().collect());
+        told.untold += look.damaged - look.damage.len() as u64 + look.repeated - look.repeats.len() as u64;
         told.findings.append(&mut findings);
         if !self.is_live {
             let cure = Cure::of(&run.run, look, |code| self.wants(code));
@@ -138,14 +113,29 @@ impl Ward<'_> {
         }
     }
 
-    fn is_dead(&self, run: &RunLook) -> Option<String> {
-        let is_over = self.is_live || run.look.end.seal.is_sealed() || run.is_leased(self.now.seconds());
-        (!is_over).then(|| match run.look.events {
-            0 => "nothing was ever written to this run, and nobody works on it".to_owned(),
-            events => {
-                format!("this run stopped after {events} events without saying how it ended, and nobody works on it")
-            }
-        })
+    /// What is damaged, but for the unfinished last line of a live run, which is being written.
+    fn damaged_places(&self, look: &JournalLook) -> Vec<Place> {
+        let is_settled = |damage: &&Damage| !(self.is_live && look.is_tail(damage));
+        let place = |damage: &Damage| {
+            let words = match look.restorable.contains(&damage.offset) {
+                true => Words::Mended(CHECKSUM_ALONE.to_owned(), PUT_RIGHT),
+                false => words_of(damage),
+            };
+            (damage.kind.into(), Severity::Damage, Some(damage.line), words)
+        };
+        look.damage.iter().filter(is_settled).map(place).collect()
+    }
+
+    fn dead_run(&self, run: &RunLook) -> Option<Place> {
+        if self.is_live || run.look.end.seal.is_sealed() || run.is_leased(self.now.seconds()) {
+            return None;
+        }
+        let message = match run.look.events {
+            0 => "no event was ever written to this run, and nobody works on it".to_owned(),
+            events => format!("this run has {events} events and no end, and nobody works on it"),
+        };
+        let why = "what it holds is brought into the transcript, and the journal stays as it is";
+        Some((Code::UnsealedDeadRun, Severity::Info, None, Words::Left(message, why)))
     }
 
     /// The run's journals as they were before repairs. One that cannot be read explains nothing.
@@ -159,28 +149,58 @@ impl Ward<'_> {
     }
 }
 
-/// What is known of missing numbers: some were never given, others went with damage that a repair cut out.
-fn words_of_gap(run: &RunLook, gap: &Gap, before: &[JournalLook]) -> (Severity, String, &'static str) {
-    let (first, last) = (*gap.numbers.start(), *gap.numbers.end());
-    let which = if first == last { format!("event {first}") } else { format!("events {first} to {last}") };
-    if matches!(run.record, RecordFound::Read { last_seq_floor, .. } if last_seq_floor == last) {
-        let message = format!("{which}: left out when the run was taken over from another program");
-        return (Severity::Info, message, "nothing");
-    }
-    let was_damaged =
-        |look: &JournalLook| look.damaged > 0 && !look.gaps.iter().any(|known| known.numbers == gap.numbers);
-    match before.iter().any(was_damaged) {
-        true => {
-            let message = format!("{which}: damaged, and cut out by a repair; the journal before that is in _kept");
-            (Severity::Info, message, "nothing: that was done")
-        }
-        false => (Severity::Damage, format!("{which}: missing; the answer may lack words here"), NOT_MENDED),
-    }
+/// What is found in a place of a journal.
+type Place = (Code, Severity, Option<u64>, Words);
+
+fn spoilt_place(offset: &u64) -> Place {
+    let message = "this event's checksum is damaged, and nothing else of it; it is shown".to_owned();
+    (Code::ChecksumMismatch, Severity::Warning, Some(*offset), Words::Mended(message, PUT_RIGHT))
 }
 
-fn words_of(damage: &Damage) -> (String, &'static str) {
+fn repeated_place(repeat: &Repeat) -> Place {
+    let seq = repeat.seq;
+    let (severity, words) = match repeat.is_same {
+        true => {
+            let message = format!("event {seq} stands here again; it counts once");
+            (Severity::Warning, Words::Mended(message, "leave it out, and keep the journal as it is now in _kept"))
+        }
+        false => {
+            let message =
+                format!("another event with the number {seq} stands before this one, and only that one is shown");
+            (Severity::Damage, Words::Left(message, "both are whole, and nobody can tell which was meant"))
+        }
+    };
+    (Code::DuplicateSeq, severity, Some(repeat.offset), words)
+}
+
+fn foreign_place((offset, count): &(u64, u64)) -> Place {
+    let message = format!("{count} events here carry the ids of another run or session");
+    let words = Words::Left(message, "they are read as they lie; move the file if it belongs elsewhere");
+    (Code::ForeignId, Severity::Warning, Some(*offset), words)
+}
+
+/// What is known of missing numbers: some were never given, others went with damage that a repair cut out.
+fn missing_place(run: &RunLook, gap: &Gap, before: &[JournalLook]) -> Place {
+    let (first, last) = (*gap.numbers.start(), *gap.numbers.end());
+    let which = if first == last { format!("event {first}") } else { format!("events {first} to {last}") };
+    let was_left_out = matches!(run.record, RecordFound::Read { last_seq_floor, .. } if last_seq_floor == last);
+    let was_cut = |look: &JournalLook| look.damaged > 0 && !look.gaps.iter().any(|known| known.numbers == gap.numbers);
+    let (severity, words) = if was_left_out {
+        let message = format!("{which}: left out when the run was taken over from another program");
+        (Severity::Info, Words::Left(message, "no event had that number"))
+    } else if before.iter().any(was_cut) {
+        let message = format!("{which}: damaged, and cut out by a repair; the journal before that is in _kept");
+        (Severity::Info, Words::Left(message, "that was done"))
+    } else {
+        let message = format!("{which}: missing; the answer may lack words here");
+        (Severity::Damage, Words::Left(message, "what is missing stands nowhere else"))
+    };
+    (Code::MissingSeq, severity, Some(gap.offset), words)
+}
+
+fn words_of(damage: &Damage) -> Words {
     let bytes = damage.bytes;
-    match damage.kind {
+    let (message, repair) = match damage.kind {
         DamageKind::TornTail => (
             format!("the last {bytes} bytes are part of a line whose writing was interrupted; they are no event"),
             "cut them off, and keep the journal as it is now in _kept",
@@ -190,19 +210,17 @@ fn words_of(damage: &Damage) -> (String, &'static str) {
         }
         DamageKind::BadUtf8 => (format!("{bytes} bytes here are no text; what stood there is not shown"), CUT),
         DamageKind::BadJson => (format!("{bytes} bytes here are no event; what stood there is not shown"), CUT),
-        DamageKind::NulRun => (
-            format!("{bytes} bytes here were never written, or were overwritten with zeroes; what stood there is lost"),
-            CUT,
-        ),
+        DamageKind::NulRun => (format!("{bytes} bytes here are zeroes, or cut by them; what stood there is lost"), CUT),
         DamageKind::GluedRecords => (
-            "records stand on one line here that should have one each; whole ones are read, other programs may lose them"
+            "records stand on one line here that should have one each; whole ones are read here, but not by every program"
                 .to_owned(),
             "give each whole record a line of its own, and keep the journal as it is now in _kept",
         ),
         DamageKind::LineTooLong => {
             (format!("a line of {bytes} bytes is longer than any that is read; it is passed over"), CUT)
         }
-    }
+    };
+    Words::Mended(message, repair)
 }
 
 pub(super) fn with_cause(error: &dyn std::error::Error) -> String {

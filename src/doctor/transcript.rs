@@ -7,7 +7,7 @@ use super::finding::{Code, Finding, Severity};
 use super::runs::RunLook;
 use super::ward::{Examined, IndexSays, NewDocument, Treatment, Ward};
 use crate::format::{encode, read_session};
-use crate::model::{List, NotAList, RunId, Session, SessionId, Summary};
+use crate::model::{List, NotAList, RunId, Session, SessionId, Summary, ToolCard};
 use crate::recovery::{Ending, Evidence, Facts, GivenUp, Plan, Step, Watch, given_up, hope_again, look, plan};
 
 /// A session, and what it should be.
@@ -67,8 +67,7 @@ impl<'w> Transcript<'w> {
                 "the file says that it is session {stated:?}; its name decides, and it is shown as {}",
                 self.id
             );
-            let repair = "nothing: if it is a copy, move it away";
-            told.tell(self.finding(Code::ForeignId, Severity::Info).says(message, repair));
+            told.tell(self.finding(Code::ForeignId, Severity::Info).leaves(message, "if it is a copy, move it away"));
         }
     }
 
@@ -127,15 +126,16 @@ impl<'w> Transcript<'w> {
 
     fn check_armed(&self, run: &str, told: &mut Examined, wanted: &mut HashMap<String, Evidence>) {
         let evidence = look(&self.ward.storage, &self.id, run);
-        let (message, repair) = match tells_something(&evidence) {
-            true => (
+        let finding = Finding { run: RunId::parse(run).ok(), ..self.finding(Code::ArmedMarker, Severity::Info) };
+        told.tell(match tells_something(&evidence) {
+            true => finding.says(
                 "an interrupted answer is still to be brought into the transcript",
                 "do so, as the next full read would",
             ),
-            false => ("an answer was interrupted and may still be found", "nothing: there is nothing to bring in yet"),
-        };
-        let finding = Finding { run: RunId::parse(run).ok(), ..self.finding(Code::ArmedMarker, Severity::Info) };
-        told.tell(finding.says(message, repair));
+            false => {
+                finding.leaves("an answer was interrupted and may still be found", "there is nothing to bring in yet")
+            }
+        });
         if tells_something(&evidence) && self.ward.wants(Code::ArmedMarker) {
             wanted.insert(run.to_owned(), evidence);
         }
@@ -224,50 +224,55 @@ impl<'w> Transcript<'w> {
 
     /// Cards that point at no answer.
     fn check_cards(&mut self, told: &mut Examined) {
-        if !self.before.is_list(List::ToolCalls) {
+        let cards = || self.before.tool_cards().enumerate();
+        let is_lost = |index: &usize| !points_at_answer(&self.before, *index);
+        let lost: Vec<(usize, usize)> =
+            cards().filter_map(|(at, card)| Some((at, card.row_index().filter(is_lost)?))).collect();
+        if lost.is_empty() {
             return;
         }
-        for (at, card) in self.before.tool_cards().enumerate().collect::<Vec<_>>() {
-            let Some(index) = card.row_index().filter(|index| !points_at_answer(&self.before, *index)) else {
-                continue;
-            };
-            let target = self.row_of_card(at);
-            let message =
-                format!("tool card {at} points at message {index}, which is no answer; it is shown in the wrong place");
-            let repair = match target {
-                Some(_) => "let it point at the answer that its run's journal names",
-                None => "nothing: no journal tells where it belongs",
-            };
-            told.tell(self.finding(Code::RowIndexMismatch, Severity::Warning).says(message, repair));
-            let Some(row) = target.filter(|_| !self.ward.is_live && self.ward.wants(Code::RowIndexMismatch)) else {
-                continue;
-            };
-            let mut card = card;
-            card.set_row_index(row);
-            if self.after.replace_item(List::ToolCalls, at, &card.fields().to_json()).is_ok() {
-                self.did(Code::RowIndexMismatch, format!("tool card {at} points at message {row}"));
-            }
+        let answers = self.answers();
+        for (at, index) in lost {
+            let target =
+                self.after.item(List::ToolCalls, at).map(ToolCard::parse).and_then(|card| answers.row_of(&card));
+            let message = format!(
+                "tool card {at} points at message {index}, which is no answer, and is shown in the wrong place"
+            );
+            let finding = self.finding(Code::RowIndexMismatch, Severity::Warning);
+            told.tell(match target {
+                Some(_) => finding.says(message, "let it point at the answer that its run's journal names"),
+                None => finding.leaves(message, "no journal tells where it belongs"),
+            });
+            self.point_card(at, target);
         }
     }
 
-    /// The row of a card as its run's journal has it: the only one of that run, or the one in the same place among them.
-    fn row_of_card(&self, card: usize) -> Option<usize> {
-        let card = self.after.tool_cards().nth(card)?;
-        let run = card.run()?;
-        let is_answer = |row: &crate::model::Row| row.role() == "assistant" && row.run().as_deref() == Some(&*run);
-        let own: Vec<usize> = self
-            .after
-            .messages()
-            .enumerate()
-            .filter(|(_, row)| is_answer(row) && !row.is_error())
-            .map(|(at, _)| at)
-            .collect();
-        if let [only] = own[..] {
-            return Some(only);
+    fn point_card(&mut self, at: usize, target: Option<usize>) {
+        let is_wanted = !self.ward.is_live && self.ward.wants(Code::RowIndexMismatch);
+        let card = self.after.item(List::ToolCalls, at).map(ToolCard::parse).filter(|_| is_wanted);
+        let (Some(mut card), Some(row)) = (card, target) else { return };
+        card.set_row_index(row);
+        if self.after.replace_item(List::ToolCalls, at, &card.fields().to_json()).is_ok() {
+            self.did(Code::RowIndexMismatch, format!("tool card {at} points at message {row}"));
         }
-        let folded = look(&self.ward.storage, &self.id, &run).folded;
-        let place = folded.cards.iter().find(|folded| folded.card.tid() == card.tid())?.row;
-        (own.len() == folded.rows.len()).then(|| own[place])
+    }
+
+    /// The answers of each run, and where its journal has its cards.
+    fn answers(&self) -> Answers {
+        let mut answers = Answers::default();
+        for (at, row) in self.after.messages().enumerate() {
+            if let Some(run) = row.run().filter(|_| row.role() == "assistant" && !row.is_error()) {
+                answers.rows.entry(run.into_owned()).or_default().push(at);
+            }
+        }
+        for run in
+            answers.rows.iter().filter(|(_, rows)| rows.len() > 1).map(|(run, _)| run.clone()).collect::<Vec<_>>()
+        {
+            let folded = look(&self.ward.storage, &self.id, &run).folded;
+            let cards = folded.cards.iter().map(|card| (card.card.tid().into_owned(), card.row));
+            answers.folded.insert(run, (folded.rows.len(), cards.collect()));
+        }
+        answers
     }
 
     fn check_index(&self, told: &mut Examined) {
@@ -315,4 +320,26 @@ fn tells_something(evidence: &Evidence) -> bool {
 
 fn points_at_answer(session: &Session, index: usize) -> bool {
     session.message(index).is_some_and(|row| row.role() == "assistant")
+}
+
+/// Where the answers of each run stand.
+#[derive(Default)]
+struct Answers {
+    rows: HashMap<String, Vec<usize>>,
+    /// How many rows a journal makes, and to which of them each card belongs.
+    folded: HashMap<String, (usize, HashMap<String, usize>)>,
+}
+
+impl Answers {
+    /// The row of a card: the only one of its run, or the one in the same place as in the run's journal.
+    fn row_of(&self, card: &ToolCard) -> Option<usize> {
+        let run = card.run()?;
+        let rows = self.rows.get(&*run)?;
+        if let [only] = rows[..] {
+            return Some(only);
+        }
+        let (count, cards) = self.folded.get(&*run)?;
+        let place = cards.get(&*card.tid())?;
+        rows.get(*place).filter(|_| rows.len() == *count).copied()
+    }
 }

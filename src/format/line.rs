@@ -134,6 +134,23 @@ fn checksum_behind(begun: u32, rest: &[u8]) -> Option<bool> {
     is_checksum.then_some(is_right)
 }
 
+/// How many bytes of a checksum may have changed before nobody can tell any more that it was one.
+const SPOILT_BYTES_MAX: usize = 2;
+
+/// A line whose checksum is so little spoilt that what it stands for is certain: it is right but for a byte or two. With
+/// the checksum that it had; nothing if it is whole, or never had one.
+pub fn with_checksum_restored(line: &[u8]) -> Option<Vec<u8>> {
+    let (body, end) = line.split_at(line.len().checked_sub(CRC_BYTES)?);
+    // Most lines without a checksum do not even look like one that had it.
+    let frame = end.iter().zip(CRC_KEY).filter(|(found, known)| found != known).count();
+    if frame > SPOILT_BYTES_MAX {
+        return None;
+    }
+    let right = [CRC_KEY, &checksum_digits(crc32c::crc32c(body)), b"\"}"].concat();
+    let spoilt = end.iter().zip(&right).filter(|(found, known)| found != known).count();
+    (1..=SPOILT_BYTES_MAX).contains(&spoilt).then(|| [body, &right].concat())
+}
+
 /// The parts of a line of exactly our shape whose checksum is right, or that has none and is JSON all the same: so the
 /// reference program writes it. They are UTF-8 without control bytes, and so is all that stands between them.
 #[derive(Debug, Clone)]
@@ -470,6 +487,22 @@ mod tests {
             assert!(!own.checked);
             assert_eq!(format!("{own:?}"), format!("{any:?}"));
         }
+    }
+
+    #[test]
+    fn a_checksum_that_is_spoilt_in_one_bit_is_known_from_the_rest() {
+        let good = encode(3, &Event::token("some text"));
+        let good = good.strip_suffix(b"\n").unwrap();
+        assert_eq!(with_checksum_restored(good), None);
+        for bit in (good.len() - CRC_BYTES) * 8..good.len() * 8 {
+            let mut line = good.to_vec();
+            line[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(with_checksum_restored(&line).as_deref(), Some(good), "bit {bit}");
+        }
+        let mut elsewhere = good.to_vec();
+        elsewhere[40] ^= 1;
+        assert_eq!(with_checksum_restored(&elsewhere), None);
+        assert_eq!(with_checksum_restored(b"{}"), None);
     }
 
     #[test]

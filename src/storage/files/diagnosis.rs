@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use super::replay::Patch;
 use super::survey::{LogContents, Survey};
+use super::trash::Tombstone;
 use super::write::{open_plain, read_small};
 use super::{FORMAT_VERSION, FileStorage, Identity};
 use crate::model::{RunId, SessionId};
@@ -87,6 +88,19 @@ impl FileStorage {
             Ok(Some(_)) => IdentityFound::Fine,
             Err(error) => IdentityFound::Damaged { reason: error.to_string() },
         }
+    }
+
+    /// The deleted sessions whose tombstones cannot be read, each with the reason.
+    pub fn look_at_tombstones(&self) -> Result<Vec<(SessionId, PathBuf, String)>, StorageError> {
+        let mut damaged = Vec::new();
+        for session in self.deleted_sessions()? {
+            let path = self.layout.tombstone(&session);
+            if let Err(error) = read_small::<Tombstone>(&*self.disk, &path) {
+                damaged.push((session, self.layout.relative(&path), error.to_string()));
+            }
+        }
+        damaged.sort();
+        Ok(damaged)
     }
 
     /// What is to be said of the commit log, for somebody who only reads.

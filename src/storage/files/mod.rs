@@ -228,10 +228,10 @@ impl FileStorage {
     fn check_identity(&self) -> Result<Option<String>, StorageError> {
         let path = self.layout.identity();
         let found = match write::read_small::<Identity>(&*self.disk, &path) {
-            Err(StorageError::Damaged { .. }) if self.lock.is_none() => store_of_log(&*self.disk, &self.layout)
+            Err(_) if self.lock.is_none() => store_of_log(&*self.disk, &self.layout)
                 .unwrap_or_default()
                 .map(|store| Identity { store, format: FORMAT_VERSION }),
-            Err(StorageError::Damaged { .. }) if self.purpose == Purpose::Repair => {
+            Err(StorageError::Damaged { .. } | StorageError::TooLarge { .. }) if self.purpose == Purpose::Repair => {
                 self.keep_identity()?;
                 None
             }

@@ -12,6 +12,9 @@ use crate::storage::disk::{Disk, DiskFile, read_full};
 use crate::storage::error::{Attempt, StorageError};
 use crate::storage::layout::Layout;
 
+/// The run id that comes before all others.
+const LOWEST_RUN: &str = "-";
+
 /// Lines that belong into journals, each with its place.
 #[derive(Debug, Default)]
 pub(super) struct Overlay {
@@ -53,9 +56,11 @@ impl Overlay {
 
     /// The runs of a session that have lines here.
     pub(super) fn runs_of(&self, session: &SessionId) -> impl Iterator<Item = &RunId> {
+        let first = RunId::parse(LOWEST_RUN).expect("this is an id");
         self.runs
-            .iter()
-            .filter(move |((owner, _), patches)| owner == session && patches.starts())
+            .range((session.clone(), first)..)
+            .take_while(move |((owner, _), _)| owner == session)
+            .filter(|(_, patches)| patches.starts())
             .map(|((_, run), _)| run)
     }
 }

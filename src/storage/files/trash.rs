@@ -15,7 +15,7 @@ use crate::storage::layout::Layout;
 
 /// The contents of a tombstone.
 #[derive(Debug, Serialize, Deserialize)]
-struct Tombstone {
+pub(super) struct Tombstone {
     session_id: String,
     deleted_at: f64,
     /// Names the folder in the trash.
