@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use super::finding::Code;
+use super::journal::show_all;
 use super::runs::RunLook;
 use super::transcript::Transcript;
 use super::ward::{NewDocument, Ward};
@@ -12,8 +13,6 @@ use crate::format::{Record, Scanner, encode, read_session, salvage_session};
 use crate::model::marker::rebuilt_notice;
 use crate::model::{List, Object, Revision, Session, SessionId};
 use crate::recovery::{append_answer, look};
-
-use super::journal::show_all;
 
 /// Something that a session can be made from.
 struct Source {
@@ -55,8 +54,8 @@ impl Ward<'_> {
         // Of those that know the same the first one is taken.
         sources.sort_by_key(|source| Reverse(source.knows()));
         let new = match sources.into_iter().next() {
-            Some(source) => self.from_source(id, source, runs),
-            None => self.from_journals(id, runs)?,
+            Some(source) => self.made_from(id, source, runs),
+            None => self.made_from_journals(id, runs)?,
         };
         let (bytes, words) = new;
         Some(NewDocument { bytes, replaces: revision, codes: BTreeSet::from([code]), words })
@@ -90,25 +89,21 @@ impl Ward<'_> {
         run.look.end.terminal.as_ref()?;
         let bytes = self.storage.journal_bytes(id, &run.run).ok().flatten()?;
         let mut carried = None;
-        let show = |record: Record<'_>| {
+        show_all(scanner, &*bytes, id, &run.run, |record| {
             if let Record::Event(event) = record
                 && event.is_terminal()
             {
-                carried = event
-                    .payload
-                    .and_then(Object::parse)
-                    .and_then(|payload| payload.get("session").map(str::to_owned))
-                    .or(carried.take());
+                carried = session_in(event.payload.unwrap_or_default()).or(carried.take());
             }
-        };
-        show_all(scanner, &*bytes, id, &run.run, show).ok()?;
+        })
+        .ok()?;
         let session = read_session(id, carried?.into_bytes()).ok()?;
         let is_own = session.get("session_id").and_then(crate::model::text_of).as_deref() == Some(id.as_str());
         let name = format!("the session that run {} carried", run.run);
         (is_own && session.is_list(List::Messages)).then_some(Source { session, whole: None, name })
     }
 
-    fn from_source(&self, id: &SessionId, source: Source, runs: &[RunLook]) -> (Vec<u8>, Vec<String>) {
+    fn made_from(&self, id: &SessionId, source: Source, runs: &[RunLook]) -> (Vec<u8>, Vec<String>) {
         let until = source.knows_until();
         let rows = source.session.len(List::Messages);
         let mut words = vec![format!("rebuilt from {}, which knows {rows} messages", source.name)];
@@ -123,7 +118,7 @@ impl Ward<'_> {
         }
     }
 
-    fn from_journals(&self, id: &SessionId, runs: &[RunLook]) -> Option<(Vec<u8>, Vec<String>)> {
+    fn made_from_journals(&self, id: &SessionId, runs: &[RunLook]) -> Option<(Vec<u8>, Vec<String>)> {
         let mut session = Session::new(id.clone(), "Rebuilt from its journals", self.now);
         let first = runs.iter().filter_map(|run| run.look.first_at).fold(f64::INFINITY, f64::min);
         if first.is_finite() {
@@ -155,6 +150,11 @@ impl Ward<'_> {
         }
         words
     }
+}
+
+/// The session in an event's payload, as JSON text.
+fn session_in(payload: &str) -> Option<String> {
+    Object::parse(payload)?.get("session").map(str::to_owned)
 }
 
 fn as_bytes(session: &mut Session) -> Vec<u8> {
