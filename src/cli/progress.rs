@@ -1,6 +1,7 @@
 //! How far a long look has come, on a terminal, once it takes longer than a second. Nothing in a pipe.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -20,9 +21,14 @@ impl ProgressLine {
     pub(super) fn show(options: DoctorOptions) -> (Self, DoctorOptions) {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
         bar.set_style(ProgressStyle::with_template(STYLE).expect("this is a template"));
-        let shown = bar.clone();
+        let (shown, next_tenth) = (bar.clone(), AtomicU64::new(0));
         let on_progress = move |progress: Progress| {
-            if shown.is_hidden() && shown.elapsed() >= SHOWN_AFTER {
+            let elapsed = shown.elapsed();
+            let tenth = elapsed.as_millis() as u64 / 100;
+            if elapsed < SHOWN_AFTER || next_tenth.fetch_max(tenth + 1, Ordering::Relaxed) > tenth {
+                return;
+            }
+            if shown.is_hidden() {
                 // Stays hidden if that is no terminal.
                 shown.set_draw_target(ProgressDrawTarget::stderr());
             }

@@ -185,14 +185,15 @@ impl FileStorage {
         self.sync_folders_of(session)
     }
 
-    /// Moves both lists of the sessions to the kept files, to be made anew.
+    /// Moves the reference program's list to the kept files, and empties ours, which is kept too, to be made anew. One that
+    /// is empty is found to be behind, so that a crash here is made up for.
     pub fn retire_indexes(&self) -> Result<(), StorageError> {
         self.must_repair()?;
         self.retire_foreign_index()?;
-        let (path, kept) = (self.layout.index(), self.layout.kept());
+        let path = self.layout.index();
         if optional(self.disk.stat(&path)).attempt("look at", &path)?.is_some() {
-            self.ensure_dirs(&kept)?;
-            self.move_part(&path, &self.free_name(&kept, "_sessions.index")?)?;
+            self.keep_file(&self.layout.kept(), &path)?;
+            self.replace(&path, b"")?;
         }
         Ok(())
     }
