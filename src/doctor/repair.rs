@@ -132,8 +132,7 @@ pub fn repair_on(disk: SharedDisk, root: &Path, options: &DoctorOptions) -> Resu
     let drawn = draw_up(&ward)?;
     let mut scanner = idle_scanner();
     for session in &drawn.sessions {
-        let examined = ward.examine(session, &mut scanner);
-        ward.act(Some(session), examined, &mut scanner, &mut actions);
+        ward.treat_session(session, &mut scanner, &mut actions);
     }
     if let Some(examined) = drawn.directory {
         ward.act(None, examined, &mut scanner, &mut actions);
@@ -215,6 +214,20 @@ impl Ward<'_> {
             (Treatment::Journal(_) | Treatment::Document(_), None) => unreachable!("these belong to a session"),
         };
         Action { session: session.cloned(), ..action }
+    }
+
+    /// Journals first; what becomes of the document is decided when they are as they will be.
+    fn treat_session(&self, session: &SessionId, scanner: &mut Scanner, done: &mut Vec<Action>) {
+        let is_document = |treatment: &Treatment| matches!(treatment, Treatment::Document(_));
+        let mut first = self.examine(session, scanner);
+        let has_document = first.treatments.iter().any(is_document);
+        first.treatments.retain(|treatment| !is_document(treatment));
+        self.act(Some(session), first, scanner, done);
+        if has_document {
+            let mut then = self.examine(session, scanner);
+            then.treatments.retain(is_document);
+            self.act(Some(session), then, scanner, done);
+        }
     }
 
     /// Does what was decided, one thing after the other. What fails is told, and keeps nothing else from being done.

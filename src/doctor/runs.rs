@@ -185,12 +185,12 @@ fn missing_place(run: &RunLook, gap: &Gap, before: &[JournalLook]) -> Place {
     let which = if first == last { format!("event {first}") } else { format!("events {first} to {last}") };
     let was_left_out = matches!(run.record, RecordFound::Read { last_seq_floor, .. } if last_seq_floor == last);
     let was_cut = |look: &JournalLook| look.damaged > 0 && !look.gaps.iter().any(|known| known.numbers == gap.numbers);
-    let (severity, words) = if was_left_out {
-        let message = format!("{which}: left out when the run was taken over from another program");
-        (Severity::Info, Words::Left(message, "no event had that number"))
-    } else if before.iter().any(was_cut) {
+    let (severity, words) = if before.iter().any(was_cut) {
         let message = format!("{which}: damaged, and cut out by a repair; the journal before that is in _kept");
         (Severity::Info, Words::Left(message, "that was done"))
+    } else if was_left_out {
+        let message = format!("{which}: left out, because a line that was cut off may have had that number");
+        (Severity::Info, Words::Left(message, "no event is missing"))
     } else {
         let message = format!("{which}: missing; the answer may lack words here");
         (Severity::Damage, Words::Left(message, "what is missing stands nowhere else"))
