@@ -39,7 +39,10 @@ pub(super) fn run(context: &Context, args: Args) -> Result<(), Failure> {
         true => output::line(&repair.to_json())?,
         false => output::all(|out| print(&repair, out))?,
     }
-    if repair.has_failed() { Err(Failure::Told) } else { Ok(()) }
+    match repair.has_failed() {
+        true => Err(Failure::Storage("some repairs failed, and what they were for is as it was: see above".to_owned())),
+        false => Ok(()),
+    }
 }
 
 fn print(repair: &Repair, out: &mut dyn Write) -> io::Result<()> {

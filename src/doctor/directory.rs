@@ -1,38 +1,69 @@
 //! What belongs to no session: the store's identity, the commit log, both lists, and files that lie about.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
 
 use serde::Deserialize;
 
 use super::finding::{Code, Finding, Severity};
+use super::runs::with_cause;
 use super::ward::{Examined, Ward};
 use crate::model::SessionId;
 use crate::sidecar::load_metadata;
-use crate::storage::{IdentityFound, Inventory, LogFound, StorageError};
+use crate::storage::{IdentityFound, Inventory, LogFound};
 
 const REPLAY: &str = "put them into the journals, as the next writer would";
 const SET_ASIDE: &str = "move it to _kept/_commit_log, as the next writer would";
 
 impl Ward<'_> {
     /// Looks at the directory itself.
-    pub(super) fn examine_directory(&self, inventory: &Inventory) -> Result<Examined, StorageError> {
+    pub(super) fn examine_directory(&self, inventory: &Inventory) -> Examined {
         let mut told = Examined::default();
         self.tell_of_identity(&mut told);
-        for (session, file, reason) in self.files.look_at_tombstones()? {
+        for (file, reason) in &inventory.troubles {
+            told.tell(self.of_trouble(None, file, reason));
+        }
+        for (session, file, reason) in self.files.look_at_tombstones().unwrap_or_default() {
             let finding = Finding::new(Code::BadJson, Severity::Warning, file).of(&session).at(0);
             let message =
                 format!("the note of when this session was deleted cannot be read; it stays deleted: {reason}");
             told.tell(finding.leaves(message, "that it is there is all that counts"));
         }
         if !self.is_live {
-            for found in self.files.look_at_log()? {
-                told.tell(self.of_log(found));
-            }
+            told.findings.extend(self.findings_of_log());
             self.tell_of_leftovers(inventory, &mut told);
             self.tell_of_foreign_index(&mut told);
         }
         self.tell_of_strays(None, inventory.strays.clone(), &mut told);
-        Ok(told)
+        told
+    }
+
+    /// Something that cannot be looked at keeps nobody from looking at the rest.
+    pub(super) fn of_trouble(&self, session: Option<&SessionId>, file: &Path, reason: &str) -> Finding {
+        let finding = Finding::new(Code::BadJson, Severity::Damage, file.to_owned());
+        let finding = Finding { session: session.cloned(), ..finding };
+        finding.leaves(
+            format!("this cannot be looked at: {reason}"),
+            "give access to it, or move away what lies in its place",
+        )
+    }
+
+    /// What is to be said of the commit log.
+    pub(super) fn findings_of_log(&self) -> Vec<Finding> {
+        match self.files.look_at_log() {
+            Ok(found) => found.into_iter().map(|found| self.of_log(found)).collect(),
+            Err(error) => {
+                let file = self.relative(self.files.layout().commit_log());
+                vec![self.of_trouble(None, &file, &with_cause(&error))]
+            }
+        }
+    }
+
+    /// The same about some sessions alone.
+    pub(super) fn findings_of_log_about(&self, sessions: &[SessionId]) -> Vec<Finding> {
+        let is_about = |finding: &Finding| finding.session.as_ref().is_some_and(|session| sessions.contains(session));
+        let found = if self.is_live { Vec::new() } else { self.findings_of_log() };
+        found.into_iter().filter(is_about).collect()
     }
 
     fn tell_of_identity(&self, told: &mut Examined) {
@@ -111,8 +142,11 @@ impl Ward<'_> {
             }
         };
         let listed: HashMap<&str, &Listed> = listed.iter().map(|entry| (entry.session_id.as_str(), entry)).collect();
-        let wrong: Vec<SessionId> =
-            self.documents().into_iter().filter(|id| !self.is_listed_right(id, &listed)).collect();
+        let documents = self.documents();
+        let ghosts = listed.keys().filter_map(|id| SessionId::parse(id).ok());
+        let mut wrong: Vec<SessionId> = ghosts.filter(|id| !documents.contains(id)).collect();
+        wrong.extend(documents.into_iter().filter(|id| !self.is_listed_right(id, &listed)));
+        wrong.sort();
         if let Some(first) = wrong.first() {
             let message =
                 format!("the reference program's list is wrong about {} sessions, {first} among them", wrong.len());
@@ -120,11 +154,8 @@ impl Ward<'_> {
         }
     }
 
-    fn documents(&self) -> Vec<SessionId> {
-        let mut ids: Vec<SessionId> =
-            self.storage.documents().unwrap_or_default().into_iter().map(|document| document.session).collect();
-        ids.sort();
-        ids
+    fn documents(&self) -> HashSet<SessionId> {
+        self.storage.documents().unwrap_or_default().into_iter().map(|document| document.session).collect()
     }
 
     fn is_listed_right(&self, id: &SessionId, listed: &HashMap<&str, &Listed>) -> bool {

@@ -8,7 +8,7 @@ use super::runs::{RunLook, with_cause};
 use super::transcript::Transcript;
 use super::ward::{Examined, Treatment, Ward};
 use crate::format::{Scanner, Unreadable, read_session};
-use crate::model::SessionId;
+use crate::model::{List, Session, SessionId};
 use crate::storage::{Document, SessionFound, StorageError, Strays};
 
 impl Ward<'_> {
@@ -26,8 +26,11 @@ impl Ward<'_> {
     }
 
     fn examine_files(&self, id: &SessionId, found: SessionFound, scanner: &mut Scanner, told: &mut Examined) {
-        let SessionFound { has_sidecar, runs, strays } = found;
+        let SessionFound { has_sidecar, runs, strays, troubles } = found;
         self.tell_of_strays(Some(id), strays, told);
+        for (file, reason) in &troubles {
+            told.tell(self.of_trouble(Some(id), file, reason));
+        }
         let runs: Vec<RunLook> = runs.into_iter().filter_map(|run| self.look_at_run(id, run, scanner, told)).collect();
         if !has_sidecar {
             return self.examine_orphan(id, &runs, scanner, told);
@@ -52,8 +55,12 @@ impl Ward<'_> {
         let Document { bytes, revision } = document;
         let reason = match read_session(id, bytes) {
             Ok(mut session) => {
-                session.set_base(revision);
-                return Transcript::new(self, session, runs).examine(told);
+                session.set_base(revision.clone());
+                let is_list = session.is_list(List::Messages);
+                if !has_lost_messages(&session) || is_list && !self.knows_more(id, runs, scanner) {
+                    return Transcript::new(self, session, runs).examine(told);
+                }
+                Unreadable::Shape
             }
             Err(reason) => reason,
         };
@@ -61,8 +68,21 @@ impl Ward<'_> {
         let offset = bytes.as_deref().map_or(0, |bytes| damaged_line(bytes, &reason));
         let finding = self.unreadable(id).at(offset);
         let broken = Broken { id, bytes, revision: Some(revision), code: Code::SidecarUnreadable };
-        let message = format!("the file of this session cannot be read ({reason}); the session is not shown");
+        let message = match reason {
+            Unreadable::Shape => {
+                "the file of this session has no list of messages, though it should; they are not shown".to_owned()
+            }
+            reason => format!("the file of this session cannot be read ({reason}); the session is not shown"),
+        };
         self.tell_rebuilt(finding, message, broken, runs, scanner, told);
+    }
+
+    /// Whether anything knows messages of a session that has none.
+    fn knows_more(&self, id: &SessionId, runs: &[RunLook], scanner: &mut Scanner) -> bool {
+        let bytes = self.storage.document(id).ok().flatten().map(|document| document.bytes);
+        let broken = Broken { id, bytes, revision: None, code: Code::SidecarUnreadable };
+        let new = self.rebuild(broken, runs, scanner).and_then(|new| read_session(id, new.bytes).ok());
+        new.is_some_and(|new| !new.is_empty(List::Messages))
     }
 
     /// A session without a document.
@@ -153,6 +173,12 @@ impl Ward<'_> {
             told.treatments.extend(self.wants(Code::OpenPermissions).then_some(Treatment::Private(file)));
         }
     }
+}
+
+/// Whether a document that says how many messages it has holds no list of them, or something else in its place.
+fn has_lost_messages(session: &Session) -> bool {
+    let stated: u64 = session.get("message_count").and_then(|count| count.parse().ok()).unwrap_or(0);
+    !session.is_list(List::Messages) || stated > 0 && session.is_empty(List::Messages)
 }
 
 /// The first byte of the line on which a document is no JSON any more.

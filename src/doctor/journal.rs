@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 use crate::format::{Damage, DamageKind, EventRef, Ids, LineShape, Record, Scanner, with_checksum_restored};
 use crate::journal::RunEnd;
 use crate::limits::{DOCTOR_PLACES_MAX, READ_CHUNK_BYTES};
-use crate::model::{RunId, SeenSeqs, SessionId};
+use crate::model::{RunId, SeenSeqs, SessionId, TerminalState};
 use crate::storage::{JournalBytes, StorageError};
 
 /// Numbers that are missing.
@@ -25,6 +25,22 @@ pub(super) struct Repeat {
     pub(super) offset: u64,
     /// Whether it is the same event, byte for byte.
     pub(super) is_same: bool,
+}
+
+/// Where the first of several stands, and how many there are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Several {
+    pub(super) first: u64,
+    pub(super) count: u64,
+}
+
+impl Several {
+    fn add(&mut self, offset: u64) {
+        if self.count == 0 {
+            self.first = offset;
+        }
+        self.count += 1;
+    }
 }
 
 /// Length and checksum of an event's bytes.
@@ -45,8 +61,16 @@ pub(super) struct JournalLook {
     pub(super) spoilt: Vec<u64>,
     /// The same, of those that are not read because of that.
     pub(super) restorable: BTreeSet<u64>,
-    /// The first event with another's ids, and how many there are.
-    pub(super) foreign: Option<(u64, u64)>,
+    /// Events with another's ids.
+    pub(super) foreign: Several,
+    /// Events without a number that can be used.
+    pub(super) unnumbered: Several,
+    /// Events without a checksum, but for those whose checksum is damaged.
+    pub(super) unchecked: Several,
+    /// Events that lack something that every event has.
+    pub(super) incomplete: Several,
+    /// All numbers.
+    pub(super) seen: SeenSeqs,
     pub(super) end: RunEnd,
     /// The highest number that was ever given to an event, as far as can be known.
     pub(super) last_seq: u64,
@@ -69,6 +93,20 @@ impl JournalLook {
     }
 }
 
+impl JournalLook {
+    /// Without a checksum, damage may have left an event that is JSON and says less than it did.
+    fn note_unchecked(&mut self, event: &EventRef<'_>) {
+        match with_checksum_restored(event.line).is_some() && self.spoilt.len() < DOCTOR_PLACES_MAX {
+            true => self.spoilt.push(event.offset),
+            false => self.unchecked.add(event.offset),
+        }
+        let says_end = || TerminalState::of(&event.name, event.payload.unwrap_or("null")).is_some();
+        if event.payload.is_none() || event.name.is_empty() || !event.is_terminal() && says_end() {
+            self.incomplete.add(event.offset);
+        }
+    }
+}
+
 /// A jump in the numbers, which later lines may still fill.
 struct Jump {
     numbers: RangeInclusive<u64>,
@@ -78,8 +116,8 @@ struct Jump {
     damaged_bytes: u64,
 }
 
-/// Fewer bytes no line has.
-const LINE_BYTES_MIN: u64 = 40;
+/// Fewer bytes hardly any line has.
+const LINE_BYTES_MIN: u64 = 120;
 
 impl Jump {
     fn is_explained(&self, numbers: u64) -> bool {
@@ -90,7 +128,6 @@ impl Jump {
 #[derive(Default)]
 struct Looking {
     look: JournalLook,
-    seen: SeenSeqs,
     jumps: Vec<Jump>,
     damaged_since: u64,
     damaged_bytes_since: u64,
@@ -184,14 +221,14 @@ impl Looking {
         let look = &mut self.look;
         look.events += 1;
         look.has_our_lines |= event.checked;
-        if !event.checked && look.spoilt.len() < DOCTOR_PLACES_MAX && with_checksum_restored(event.line).is_some() {
-            look.spoilt.push(event.offset);
+        if !event.checked {
+            look.note_unchecked(event);
         }
         look.end.add(event);
-        if event.ids == Ids::Foreign {
-            look.foreign = Some(look.foreign.map_or((event.offset, 1), |(first, count)| (first, count + 1)));
-        } else if let Some(seq) = event.seq {
-            self.note_number(seq, event.offset);
+        match event.seq {
+            None => look.unnumbered.add(event.offset),
+            Some(_) if event.ids == Ids::Foreign => look.foreign.add(event.offset),
+            Some(seq) => self.note_number(seq, event.offset),
         }
         if let Some(moment) = event.created_at {
             if self.look.first_at.is_none() {
@@ -205,7 +242,7 @@ impl Looking {
 
     fn note_number(&mut self, seq: u64, offset: u64) {
         self.unknown = 0;
-        if !self.seen.insert(seq) {
+        if !self.look.seen.insert(seq) {
             self.look.repeated += 1;
             if self.look.repeats.len() < DOCTOR_PLACES_MAX {
                 self.look.repeats.push(Repeat { seq, offset, is_same: false });
@@ -221,9 +258,12 @@ impl Looking {
     }
 
     fn finish(mut self) -> JournalLook {
-        for numbers in self.seen.gaps() {
+        // Both are in order.
+        let mut jumps = self.jumps.iter().peekable();
+        for numbers in self.look.seen.gaps() {
+            while jumps.next_if(|jump| jump.numbers.end() < numbers.start()).is_some() {}
             let len = numbers.end() - numbers.start() + 1;
-            let jump = self.jumps.iter().find(|jump| jump.numbers.contains(numbers.start()));
+            let jump = jumps.peek().filter(|jump| jump.numbers.contains(numbers.start()));
             if let Some(jump) = jump.filter(|jump| !jump.is_explained(len)) {
                 self.look.gaps.push(Gap { numbers, offset: jump.offset });
             }

@@ -77,19 +77,30 @@ pub fn repair(root: impl AsRef<Path>, options: &DoctorOptions) -> Result<Repair,
 pub fn check_on(disk: SharedDisk, root: &Path, options: &DoctorOptions) -> Result<Report, DoctorError> {
     let files = open(disk, root, options, Mode::ReadOnly)?;
     let is_live = files.is_held()?;
-    let ward = Ward::new(files, options, is_live)?;
-    let (sessions, inventory) = look_round(&ward)?;
+    let report = look_over(&Ward::new(files.clone(), options, is_live)?)?;
+    // Whoever began to write meanwhile is at work on what was just found.
+    match !is_live && files.is_held()? {
+        true => look_over(&Ward::new(files, options, true)?),
+        false => Ok(report),
+    }
+}
+
+fn look_over(ward: &Ward<'_>) -> Result<Report, DoctorError> {
+    let (sessions, inventory) = look_round(ward)?;
     let (mut report, mut behind) = (Report::default(), 0);
-    go_round(&ward, &sessions, |_, examined| {
+    go_round(ward, &sessions, |_, examined| {
         behind += u64::from(examined.is_index_behind);
         report.add(examined);
     });
-    if let Some(inventory) = inventory {
-        report.add(ward.examine_directory(&inventory)?);
-        ward.of_index(behind).into_iter().for_each(|finding| report.tell(finding));
+    match inventory {
+        Some(inventory) => {
+            report.add(ward.examine_directory(&inventory));
+            ward.of_index(behind).into_iter().for_each(|finding| report.tell(finding));
+        }
+        None => ward.findings_of_log_about(&sessions).into_iter().for_each(|finding| report.tell(finding)),
     }
     report.summary.sessions = sessions.len() as u64;
-    report.summary.is_live = is_live;
+    report.summary.is_live = ward.is_live;
     report.sort();
     Ok(report)
 }

@@ -1,8 +1,8 @@
 //! A session whose document is lost or cannot be read, made again from whatever knows most of it: what can still be read
 //! of the file, the backup, kept versions, the session that a journal carries, and the journals themselves.
 
-use std::cmp::Reverse;
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use super::finding::Code;
 use super::journal::show_all;
@@ -11,8 +11,8 @@ use super::transcript::Transcript;
 use super::ward::{NewDocument, Ward};
 use crate::format::{Record, Scanner, encode, read_session, salvage_session};
 use crate::model::marker::rebuilt_notice;
-use crate::model::{List, Object, Revision, Session, SessionId};
-use crate::recovery::{append_answer, look};
+use crate::model::{List, Object, Revision, Row, Session, SessionId};
+use crate::recovery::{add_answer, look};
 
 /// Something that a session can be made from.
 struct Source {
@@ -31,10 +31,26 @@ impl Source {
         (self.session.len(List::Messages), cards, updated_at, self.whole.is_some())
     }
 
-    /// The last moment that it may know of, in seconds.
+    /// The last moment that it surely knows of, in seconds. What was salvaged knows when it was saved, but not all of what
+    /// was saved.
     fn knows_until(&self) -> f64 {
-        let last = self.session.messages().filter_map(|row| row.timestamp()).max().unwrap_or(0) as f64;
-        self.session.updated_at().unwrap_or(0.0).max(last)
+        match self.whole.is_some() {
+            true => {
+                let last = self.session.messages().filter_map(|row| row.timestamp()).max().unwrap_or(0) as f64;
+                self.session.updated_at().unwrap_or(0.0).max(last)
+            }
+            false => 0.0,
+        }
+    }
+
+    /// How many messages it has, and how many it should have.
+    fn extent(&self) -> String {
+        let rows = self.session.len(List::Messages);
+        let stated: Option<usize> = self.session.get("message_count").and_then(|count| count.parse().ok());
+        match stated.filter(|stated| *stated > rows) {
+            Some(stated) => format!("{rows} of {stated} messages"),
+            None => format!("{rows} messages"),
+        }
     }
 }
 
@@ -50,10 +66,7 @@ impl Ward<'_> {
     /// The session made again; nothing if nothing is known of it.
     pub(super) fn rebuild(&self, broken: Broken<'_>, runs: &[RunLook], scanner: &mut Scanner) -> Option<NewDocument> {
         let Broken { id, bytes, revision, code } = broken;
-        let mut sources = self.sources(id, bytes, runs, scanner);
-        // Of those that know the same the first one is taken.
-        sources.sort_by_key(|source| Reverse(source.knows()));
-        let new = match sources.into_iter().next() {
+        let new = match self.best_source(id, bytes, runs, scanner) {
             Some(source) => self.made_from(id, source, runs),
             None => self.made_from_journals(id, runs)?,
         };
@@ -61,27 +74,40 @@ impl Ward<'_> {
         Some(NewDocument { bytes, replaces: revision, codes: BTreeSet::from([code]), words })
     }
 
-    fn sources(&self, id: &SessionId, bytes: Option<Vec<u8>>, runs: &[RunLook], scanner: &mut Scanner) -> Vec<Source> {
-        let own = bytes.and_then(|bytes| {
-            let session = salvage_session(id, &bytes)?;
-            Some(Source { session, whole: None, name: "what can still be read of the file itself".to_owned() })
-        });
-        let versions = self.files.versions_of(id).unwrap_or_default();
-        let version = |file: &std::path::PathBuf| {
-            let bytes = self.files.read_version(file).ok().flatten()?;
-            let name = file.display().to_string();
-            match read_session(id, bytes.clone()) {
-                Ok(session) => Some(Source { session, whole: Some(bytes), name }),
-                Err(_) => salvage_session(id, &bytes).map(|session| Source { session, whole: None, name }),
+    /// What knows most; of those that know the same, the first. Only the best so far is held.
+    fn best_source(
+        &self,
+        id: &SessionId,
+        bytes: Option<Vec<u8>>,
+        runs: &[RunLook],
+        scanner: &mut Scanner,
+    ) -> Option<Source> {
+        let mut best: Option<Source> = None;
+        let mut compare = |source: Source| {
+            let counts = source.knows().0 > 0 || source.session.pending_turn().is_some() || source.whole.is_some();
+            if counts && best.as_ref().is_none_or(|best| source.knows() > best.knows()) {
+                best = Some(source);
             }
         };
-        let mut sources: Vec<Source> = own.into_iter().chain(versions.iter().filter_map(version)).collect();
-        for run in runs {
-            sources.extend(self.carried(id, run, scanner));
+        if let Some(session) = bytes.and_then(|bytes| salvage_session(id, &bytes)) {
+            compare(Source { session, whole: None, name: "what can still be read of the file itself".to_owned() });
         }
-        sources
-            .retain(|source| source.knows().0 > 0 || source.session.pending_turn().is_some() || source.whole.is_some());
-        sources
+        for file in self.files.versions_of(id).unwrap_or_default() {
+            self.version(id, &file).into_iter().for_each(&mut compare);
+        }
+        for run in runs {
+            self.carried(id, run, scanner).into_iter().for_each(&mut compare);
+        }
+        best
+    }
+
+    fn version(&self, id: &SessionId, file: &Path) -> Option<Source> {
+        let bytes = self.files.read_version(file).ok().flatten()?;
+        let name = file.display().to_string();
+        match read_session(id, bytes.clone()).ok().filter(|session| session.is_list(List::Messages)) {
+            Some(session) => Some(Source { session, whole: Some(bytes), name }),
+            None => salvage_session(id, &bytes).map(|session| Source { session, whole: None, name }),
+        }
     }
 
     /// The session that a journal's last event carries for whoever shows it.
@@ -105,13 +131,15 @@ impl Ward<'_> {
 
     fn made_from(&self, id: &SessionId, source: Source, runs: &[RunLook]) -> (Vec<u8>, Vec<String>) {
         let until = source.knows_until();
-        let rows = source.session.len(List::Messages);
-        let mut words = vec![format!("rebuilt from {}, which knows {rows} messages", source.name)];
+        let mut words = vec![format!("rebuilt from {}, which knows {}", source.name, source.extent())];
         let (mut session, steps) = Transcript::new(self, source.session, runs).resolved();
         words.extend(steps);
-        let younger = |run: &&RunLook| run.look.first_at.is_some_and(|at| at > until) && !session.mentions(&run.run);
-        let younger: Vec<&RunLook> = runs.iter().filter(younger).collect();
-        words.extend(self.append_answers(id, &mut session, younger));
+        let answers =
+            |row: &Row, run: &RunLook| row.role() == "assistant" && row.run().as_deref() == Some(run.run.as_str());
+        let is_there = |run: &RunLook| session.messages().any(|row| answers(&row, run));
+        let unknown = |run: &&RunLook| run.look.first_at.is_some_and(|at| at > until) && !is_there(run);
+        let unknown: Vec<&RunLook> = runs.iter().filter(unknown).collect();
+        words.extend(self.add_answers(id, &mut session, unknown));
         match source.whole.filter(|_| words.len() == 1) {
             Some(bytes) => (bytes, words),
             None => (as_bytes(&mut session), words),
@@ -124,7 +152,7 @@ impl Ward<'_> {
         if first.is_finite() {
             session.set("created_at", &crate::clock::Timestamp::from_seconds(first).to_string());
         }
-        let answers = self.append_answers(id, &mut session, runs.iter().collect());
+        let answers = self.add_answers(id, &mut session, runs.iter().collect());
         if answers.is_empty() {
             return None;
         }
@@ -135,7 +163,7 @@ impl Ward<'_> {
     }
 
     /// Adds the answers of these runs in the order in which they began, and says which.
-    fn append_answers(&self, id: &SessionId, session: &mut Session, mut runs: Vec<&RunLook>) -> Vec<String> {
+    fn add_answers(&self, id: &SessionId, session: &mut Session, mut runs: Vec<&RunLook>) -> Vec<String> {
         runs.sort_by(|a, b| {
             let at = |run: &RunLook| run.look.first_at.unwrap_or(0.0);
             at(a).total_cmp(&at(b)).then_with(|| a.run.cmp(&b.run))
@@ -144,8 +172,9 @@ impl Ward<'_> {
         for run in runs {
             let evidence = look(&self.storage, id, run.run.as_str());
             let tells = evidence.has_output() || evidence.error_row.is_some();
-            if tells && append_answer(session, run.run.as_str(), &evidence, self.now).is_ok() {
-                words.push(format!("run {}: its answer is added at the end", run.run));
+            let began = run.look.first_at.unwrap_or(0.0);
+            if tells && add_answer(session, run.run.as_str(), &evidence, began, self.now) == Ok(true) {
+                words.push(format!("run {}: its answer is added", run.run));
             }
         }
         words

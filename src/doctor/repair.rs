@@ -16,6 +16,9 @@ use crate::index::Index;
 use crate::model::{Object, RunId, SessionId};
 use crate::storage::{Expected, Mode, Put, PutOutcome, SharedDisk};
 
+/// How often the journals of one session are looked through again because there was too much to remember.
+const ROUNDS_MAX: usize = 1_000;
+
 /// One thing that a repair does, or would do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Action {
@@ -49,6 +52,10 @@ pub enum Outcome {
 }
 
 impl Action {
+    fn is_done(&self) -> bool {
+        matches!(self.outcome, Some(Outcome::Done { .. }))
+    }
+
     fn to_json(&self) -> String {
         let mut json = Object::default();
         let codes: Vec<String> = self.codes.iter().map(|code| format!("\"{code}\"")).collect();
@@ -168,19 +175,33 @@ fn draw_up(ward: &Ward<'_>) -> Result<Drawn, DoctorError> {
     report.summary.sessions = sessions.len() as u64;
     report.summary.is_live = ward.is_live;
     let mut directory = None;
-    if let Some(inventory) = inventory {
-        let mut examined = ward.examine_directory(&inventory)?;
-        examined.findings.extend(ward.of_index(behind));
-        actions.extend(ward.actions_by_opening(&examined.findings));
-        report.add(Examined { findings: examined.findings.clone(), ..Examined::default() });
-        directory = Some(examined);
+    match inventory {
+        Some(inventory) => {
+            let mut examined = ward.examine_directory(&inventory);
+            examined.findings.extend(ward.of_index(behind));
+            actions.extend(ward.actions_by_opening(&examined.findings));
+            report.add(Examined { findings: examined.findings.clone(), ..Examined::default() });
+            directory = Some(examined);
+        }
+        None => {
+            let found = ward.findings_of_log_about(&sessions);
+            actions.extend(ward.actions_by_opening(&found));
+            found.into_iter().for_each(|finding| report.tell(finding));
+        }
     }
     let by_opening = actions.len();
+    let is_wanted = actions.iter().any(|action| action.codes.iter().any(|code| ward.wants(*code)));
     let sessions = to_treat.iter().map(|(session, _)| session.clone()).collect();
     actions.extend(to_treat.into_iter().flat_map(|(_, actions)| actions));
     actions.extend(directory.iter().flat_map(|examined| ward.actions_of(None, examined)));
     report.sort();
     actions.extend(directory.iter().filter_map(|_| ward.index_action(&report.findings)));
+    // Nothing is written where a newer program is at home, nor for the sake of what nobody asked for.
+    let is_closed = report.findings.iter().any(|finding| finding.code == Code::NewerFormat);
+    if is_closed || actions.len() == by_opening && !is_wanted {
+        actions.clear();
+    }
+    let by_opening = by_opening.min(actions.len());
     Ok(Drawn { repair: Repair { report, actions, is_applied: false }, by_opening, sessions, directory })
 }
 
@@ -219,15 +240,20 @@ impl Ward<'_> {
     /// Journals first; what becomes of the document is decided when they are as they will be.
     fn treat_session(&self, session: &SessionId, scanner: &mut Scanner, done: &mut Vec<Action>) {
         let is_document = |treatment: &Treatment| matches!(treatment, Treatment::Document(_));
-        let mut first = self.examine(session, scanner);
-        let has_document = first.treatments.iter().any(is_document);
-        first.treatments.retain(|treatment| !is_document(treatment));
-        self.act(Some(session), first, scanner, done);
-        if has_document {
-            let mut then = self.examine(session, scanner);
-            then.treatments.retain(is_document);
-            self.act(Some(session), then, scanner, done);
+        for _ in 0..ROUNDS_MAX {
+            let mut examined = self.examine(session, scanner);
+            examined.treatments.retain(|treatment| !is_document(treatment));
+            let before = done.len();
+            self.act(Some(session), examined, scanner, done);
+            // What is too much to be remembered at once takes another round.
+            let has_more = |action: &Action| action.run.is_some() && action.is_done();
+            if !done[before..].iter().any(has_more) {
+                break;
+            }
         }
+        let mut examined = self.examine(session, scanner);
+        examined.treatments.retain(is_document);
+        self.act(Some(session), examined, scanner, done);
     }
 
     /// Does what was decided, one thing after the other. What fails is told, and keeps nothing else from being done.
@@ -284,9 +310,7 @@ impl Ward<'_> {
             Code::DeletedLeftover,
             Code::BadJson,
         ];
-        let is_done = |finding: &&Finding| {
-            !self.is_live && finding.is_mendable && CODES.contains(&finding.code) && self.wants(finding.code)
-        };
+        let is_done = |finding: &&Finding| !self.is_live && finding.is_mendable && CODES.contains(&finding.code);
         let action = |finding: &Finding| Action {
             session: finding.session.clone(),
             run: finding.run.clone(),

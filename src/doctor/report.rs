@@ -1,7 +1,7 @@
 //! What an examination of a whole directory gave, the worst first.
 
 use super::finding::{Finding, Severity};
-use super::ward::Examined;
+use super::ward::{Examined, Untold};
 use crate::limits::DOCTOR_FINDINGS_MAX;
 use crate::model::Object;
 
@@ -63,9 +63,11 @@ impl Report {
         summary.journals += examined.journals;
         summary.journal_bytes += examined.bytes;
         summary.events += examined.events;
-        summary.untold += examined.untold;
-        // What is not told any more is damage in a journal; there is far too much of it.
-        summary.damage += examined.untold;
+        let Untold { damage, warning, info } = examined.untold;
+        summary.untold += damage + warning + info;
+        summary.damage += damage;
+        summary.warning += warning;
+        summary.info += info;
         for finding in examined.findings {
             self.tell(finding);
         }

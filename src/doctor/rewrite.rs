@@ -160,11 +160,12 @@ impl Cure {
         line: &[u8],
         new: &mut NewJournal<'_>,
     ) -> Result<(), StorageError> {
-        let (mut mended, mut is_whole, mut is_ours) = (Vec::new(), true, true);
+        // A line with damage of several kinds is mended for any of them.
+        let (mut mended, mut is_whole, mut is_ours) = (Vec::new(), true, false);
         judge(scanner, shape, offset, line, |record| match record {
             Record::Damage(damage) => {
                 is_whole = false;
-                is_ours &= self.codes.contains(&damage.kind.into());
+                is_ours |= self.codes.contains(&damage.kind.into());
                 let start = (damage.offset - offset) as usize;
                 let bytes = &line[start..start + damage.bytes as usize];
                 if let Some(event) = with_checksum_restored(bytes).filter(|_| self.restores(&damage)) {
@@ -172,10 +173,10 @@ impl Cure {
                     mended.push(b'\n');
                 }
             }
-            Record::Event(event) if self.repeats.contains(&event.offset) => is_whole = false,
+            Record::Event(event) if self.repeats.contains(&event.offset) => (is_whole, is_ours) = (false, true),
             Record::Event(event) => {
                 let line = self.mended(event.line);
-                is_whole &= line == event.line;
+                (is_whole, is_ours) = (is_whole && line == event.line, is_ours || line != event.line);
                 mended.extend_from_slice(&line);
                 mended.push(b'\n');
             }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::finding::{Code, Finding, Severity, Words};
-use super::journal::{Gap, JournalLook, Repeat, look_through};
+use super::journal::{Gap, JournalLook, Repeat, Several, look_through};
 use super::meter::Counted;
 use super::rewrite::Cure;
 use super::ward::{Examined, Treatment, Ward};
@@ -53,7 +53,10 @@ impl Ward<'_> {
         let file = self.relative(self.files.layout().journal(session, &run));
         let look = match self.read_journal(session, &run, scanner) {
             Ok(Some(look)) => look,
-            Ok(None) => return None,
+            Ok(None) => {
+                told.findings.extend(self.vanished(session, &run, file));
+                return None;
+            }
             Err(error) => {
                 let finding = Finding::new(Code::BadJson, Severity::Damage, file).of_run(session, &run);
                 let message =
@@ -80,6 +83,14 @@ impl Ward<'_> {
         look_through(scanner, &Counted { bytes, meter: &self.meter }, session, run).map(Some)
     }
 
+    /// A name without a file behind it: gone by now, or a link that leads nowhere.
+    fn vanished(&self, session: &SessionId, run: &RunId, file: PathBuf) -> Option<Finding> {
+        let is_gone = self.is_live || self.storage.is_deleted(session).unwrap_or(false);
+        let finding = Finding::new(Code::BadJson, Severity::Damage, file).of_run(session, run);
+        let message = "this journal cannot be read: it is a link that leads nowhere";
+        (!is_gone).then(|| finding.leaves(message, "put back what it leads to"))
+    }
+
     fn damaged_record(&self, session: &SessionId, run: &RunId, reason: &str) -> Finding {
         let file = self.relative(self.files.layout().run_record(session, run));
         let message =
@@ -94,18 +105,21 @@ impl Ward<'_> {
         let before = if look.gaps.is_empty() { Vec::new() } else { self.looks_before(session, run, scanner) };
         let mut findings: Vec<Finding> = Vec::new();
         let mut tell = |places: Vec<Place>| {
-            told.untold += places.len().saturating_sub(DOCTOR_FINDINGS_PER_JOURNAL_MAX) as u64;
-            for (code, severity, offset, words) in places.into_iter().take(DOCTOR_FINDINGS_PER_JOURNAL_MAX) {
-                findings.push(Finding { offset, ..finding(code, severity).told(words) });
+            for (at, (code, severity, offset, words)) in places.into_iter().enumerate() {
+                match at < DOCTOR_FINDINGS_PER_JOURNAL_MAX {
+                    true => findings.push(Finding { offset, ..finding(code, severity).told(words) }),
+                    false => told.untold.add(severity, 1),
+                }
             }
         };
         tell(self.damaged_places(look));
         tell(look.spoilt.iter().map(spoilt_place).collect());
         tell(look.repeats.iter().map(repeated_place).collect());
-        tell(look.foreign.iter().map(foreign_place).collect());
+        tell(self.odd_places(run));
         tell(look.gaps.iter().map(|gap| missing_place(run, gap, &before)).collect());
         tell(self.dead_run(run).into_iter().collect());
-        told.untold += look.damaged - look.damage.len() as u64 + look.repeated - look.repeats.len() as u64;
+        told.untold.add(Severity::Damage, look.damaged - look.damage.len() as u64);
+        told.untold.add(Severity::Warning, look.repeated - look.repeats.len() as u64);
         told.findings.append(&mut findings);
         if !self.is_live {
             let cure = Cure::of(&run.run, look, |code| self.wants(code));
@@ -124,6 +138,40 @@ impl Ward<'_> {
             (damage.kind.into(), Severity::Damage, Some(damage.line), words)
         };
         look.damage.iter().filter(is_settled).map(place).collect()
+    }
+
+    /// Events that are read, and are not as they should be. Each kind is told once.
+    fn odd_places(&self, run: &RunLook) -> Vec<Place> {
+        let look = &run.look;
+        // Every line of a run that we began ourselves has a checksum.
+        let is_ours = matches!(run.record, RecordFound::Read { last_seq_floor: 0, .. });
+        let unchecked = if is_ours { look.unchecked } else { Several::default() };
+        let kinds = [
+            (
+                Code::ForeignId,
+                look.foreign,
+                "carry the ids of another run or session",
+                "they are read as they lie; move the file if it belongs elsewhere",
+            ),
+            (Code::ForeignId, look.unnumbered, "have no number that can be used", "they are read as they lie"),
+            (
+                Code::ChecksumMismatch,
+                unchecked,
+                "have no checksum, which this run's events should have; they may have changed",
+                "nobody can tell what they were",
+            ),
+            (
+                Code::BadJson,
+                look.incomplete,
+                "lack something that every event has; they may have changed",
+                "nobody can tell what they were",
+            ),
+        ];
+        let place = |(code, several, what, why): (Code, Several, &str, &'static str)| {
+            let message = format!("{} events here {what}", several.count);
+            (several.count > 0).then_some((code, Severity::Warning, Some(several.first), Words::Left(message, why)))
+        };
+        kinds.into_iter().filter_map(place).collect()
     }
 
     fn dead_run(&self, run: &RunLook) -> Option<Place> {
@@ -173,19 +221,18 @@ fn repeated_place(repeat: &Repeat) -> Place {
     (Code::DuplicateSeq, severity, Some(repeat.offset), words)
 }
 
-fn foreign_place((offset, count): &(u64, u64)) -> Place {
-    let message = format!("{count} events here carry the ids of another run or session");
-    let words = Words::Left(message, "they are read as they lie; move the file if it belongs elsewhere");
-    (Code::ForeignId, Severity::Warning, Some(*offset), words)
-}
-
 /// What is known of missing numbers: some were never given, others went with damage that a repair cut out.
 fn missing_place(run: &RunLook, gap: &Gap, before: &[JournalLook]) -> Place {
     let (first, last) = (*gap.numbers.start(), *gap.numbers.end());
     let which = if first == last { format!("event {first}") } else { format!("events {first} to {last}") };
     let was_left_out = matches!(run.record, RecordFound::Read { last_seq_floor, .. } if last_seq_floor == last);
-    let was_cut = |look: &JournalLook| look.damaged > 0 && !look.gaps.iter().any(|known| known.numbers == gap.numbers);
-    let (severity, words) = if before.iter().any(was_cut) {
+    let knew = |look: &JournalLook| look.seen.contains_any(&gap.numbers);
+    let meets = |known: &Gap| known.numbers.start() <= &last && known.numbers.end() >= &first;
+    let was_cut = |look: &JournalLook| look.damaged > 0 && !look.gaps.iter().any(meets);
+    let (severity, words) = if before.iter().any(knew) {
+        let message = format!("{which}: missing, though a journal in _kept still has some of them");
+        (Severity::Damage, Words::Left(message, "nobody can tell why they went; the lines can be copied back by hand"))
+    } else if before.iter().any(was_cut) {
         let message = format!("{which}: damaged, and cut out by a repair; the journal before that is in _kept");
         (Severity::Info, Words::Left(message, "that was done"))
     } else if was_left_out {

@@ -7,6 +7,7 @@ use super::finding::{Code, Finding, Severity};
 use super::runs::RunLook;
 use super::ward::{Examined, IndexSays, NewDocument, Treatment, Ward};
 use crate::format::{encode, read_session};
+use crate::model::marker::{folded_bytes, is_interrupted, set_folded_bytes};
 use crate::model::{List, NotAList, RunId, Session, SessionId, Summary, ToolCard};
 use crate::recovery::{Ending, Evidence, Facts, GivenUp, Plan, Step, Watch, given_up, hope_again, look, plan};
 
@@ -100,17 +101,44 @@ impl<'w> Transcript<'w> {
             self.check_given_up(&marker, told, &mut wanted);
         }
         for growing in &watch.growing {
-            let is_longer = |run: &&RunLook| run.run.as_str() == growing.run && growing.differs_from(run.look.bytes);
-            if self.runs.iter().any(|run| is_longer(&run)) && self.ward.wants(Code::GaveUpButReadable) {
+            let Some(run) = self.runs.iter().find(|run| run.run.as_str() == growing.run) else { continue };
+            if growing.differs_from(run.look.bytes) && self.ward.wants(Code::GaveUpButReadable) {
                 let evidence = || look(&self.ward.storage, &self.id, &growing.run);
                 wanted.entry(growing.run.clone()).or_insert_with(evidence);
             }
         }
         self.decide(pending, wanted);
+        self.check_lengths(told);
+    }
+
+    /// Markers that note more of a journal than it holds: cut since, it would not be looked at if it grew by as much.
+    fn check_lengths(&mut self, told: &mut Examined) {
+        for at in self.after.messages_with("\"interrupted\"") {
+            let mut row = self.after.message(at).unwrap_or_default();
+            let noted = row.run().zip(folded_bytes(&row)).filter(|_| is_interrupted(&row));
+            let Some((name, noted)) = noted.map(|(name, noted)| (name.into_owned(), noted)) else { continue };
+            let run = self.runs.iter().find(|run| run.run.as_str() == name && run.look.bytes < noted);
+            let Some(run) = run else { continue };
+            let message =
+                format!("this journal was longer when its answer was brought into the transcript ({noted} bytes)");
+            let finding =
+                Finding::new(Code::UnsealedDeadRun, Severity::Info, run.file.clone()).of_run(&self.id, &run.run);
+            told.tell(finding.says(message, "note its length in the transcript, so that what it gets is seen"));
+            set_folded_bytes(&mut row, Some(run.look.bytes));
+            // Whatever else is to be treated: a journal may just have been cut.
+            if !self.ward.is_live && self.after.replace_message(at, &row).is_ok() {
+                self.did(Code::UnsealedDeadRun, format!("run {name}: its marker notes {} bytes", run.look.bytes));
+            }
+        }
     }
 
     /// What is known of the run of a turn that nobody will end, if there is one and it is to be treated.
     fn check_pending(&self, watch: &Watch, told: &mut Examined) -> Option<Evidence> {
+        if !watch.is_pending && self.before.pending_turn().is_some() && !self.ward.is_live {
+            let message = "a message waits for an answer, and no run is named that would give one";
+            let why = "it becomes part of the transcript with the next turn";
+            told.tell(self.finding(Code::PendingTurn, Severity::Info).leaves(message, why));
+        }
         let run = self.before.active_run().filter(|_| watch.is_pending && !self.ward.is_live)?;
         let now = self.ward.now.seconds();
         if self.runs.iter().any(|known| known.run.as_str() == run && known.is_leased(now)) {
@@ -144,7 +172,8 @@ impl<'w> Transcript<'w> {
     fn check_given_up(&mut self, marker: &GivenUp, told: &mut Examined, wanted: &mut HashMap<String, Evidence>) {
         let Some(run) = marker.run.clone().or_else(|| self.run_of(marker)) else { return };
         let evidence = look(&self.ward.storage, &self.id, &run);
-        if !evidence.has_output() && evidence.error_row.is_none() {
+        let tells = evidence.has_output() || evidence.error_row.is_some();
+        if !tells || marker.is_answered_by(&self.before, &evidence) {
             return;
         }
         let message =
@@ -159,11 +188,12 @@ impl<'w> Transcript<'w> {
         }
     }
 
-    /// The one run of the marker's turn that nothing in the session names.
+    /// The one run of the marker's turn that nothing in the session names. Without times nobody can tell.
     fn run_of(&self, marker: &GivenUp) -> Option<String> {
+        let since = marker.since?;
         let began = |run: &&RunLook| {
             let at = run.look.first_at.unwrap_or(0.0) as i64;
-            marker.since.is_none_or(|since| at + 2 >= since) && marker.until.is_none_or(|until| at < until)
+            at + 2 >= since && marker.until.is_none_or(|until| at < until)
         };
         let mut unnamed = self.runs.iter().filter(began).filter(|run| !self.before.mentions(&run.run));
         let only = unnamed.next()?;

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::finding::{Code, Finding};
+use super::finding::{Code, Finding, Severity};
 use super::meter::Meter;
 use super::options::DoctorOptions;
 use super::rewrite::Cure;
@@ -39,7 +39,8 @@ impl<'o> Ward<'o> {
         options: &'o DoctorOptions,
         is_live: bool,
     ) -> Result<Self, StorageError> {
-        let notes = files.index_notes()?.map(|bytes| read_notes(&bytes));
+        // An index that cannot be read says nothing.
+        let notes = files.index_notes().ok().flatten().map(|bytes| read_notes(&bytes));
         let (storage, now) = (files.clone() as Arc<dyn Storage>, options.clock.now());
         let meter = Meter::new(options.on_progress.clone());
         Ok(Ward { files, storage, options, now, is_live, meter, notes })
@@ -116,13 +117,31 @@ pub(super) struct NewDocument {
 pub(super) struct Examined {
     pub(super) findings: Vec<Finding>,
     /// Findings that are only counted.
-    pub(super) untold: u64,
+    pub(super) untold: Untold,
     pub(super) treatments: Vec<Treatment>,
     pub(super) journals: u64,
     pub(super) bytes: u64,
     pub(super) events: u64,
     /// Whether the index knows an older version, or none.
     pub(super) is_index_behind: bool,
+}
+
+/// How many findings of each severity are only counted.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Untold {
+    pub(super) damage: u64,
+    pub(super) warning: u64,
+    pub(super) info: u64,
+}
+
+impl Untold {
+    pub(super) fn add(&mut self, severity: Severity, count: u64) {
+        match severity {
+            Severity::Damage => self.damage += count,
+            Severity::Warning => self.warning += count,
+            Severity::Info => self.info += count,
+        }
+    }
 }
 
 impl Examined {

@@ -15,13 +15,23 @@ use crate::model::{Fields, List, Session, SessionId, quote, text_of};
 /// Reads what can be read of a damaged sidecar; nothing if that is no more than an empty session.
 pub fn salvage_session(id: &SessionId, bytes: &[u8]) -> Option<Session> {
     let text = cleaned(bytes);
-    if let Ok(session) = read_session(id, text.clone().into_bytes()) {
+    let first = first_value(&text).map(|value| value.0).unwrap_or_default();
+    let whole = |text: &str| read_session(id, text.as_bytes().to_vec()).ok().filter(has_messages);
+    if let Some(session) = whole(&text).or_else(|| whole(&without_nan(&text))).or_else(|| whole(first)) {
         return Some(session);
     }
     let mut parts = Parts::default();
-    Walk { text: &text, at: 0, indent: None }.gather(&mut parts);
+    let mut walk = Walk { text: &text, at: 0, indent: None, effort: 0 };
+    walk.gather(&mut parts);
+    if parts.items(List::Messages).is_empty() && !parts.take_renamed_messages() {
+        Walk { text: &text, at: 0, indent: None, effort: 0 }.gather_loose(&mut parts);
+    }
     let session = read_session(id, parts.to_json(id).into_bytes()).ok()?;
-    (!parts.keys.is_empty()).then_some(session)
+    (!parts.keys.is_empty() || has_messages(&session)).then_some(session)
+}
+
+fn has_messages(session: &Session) -> bool {
+    session.len(List::Messages) > 0
 }
 
 /// Text without bytes that JSON does not know. A run of NUL bytes becomes one sign.
@@ -30,11 +40,45 @@ fn cleaned(bytes: &[u8]) -> String {
     for c in String::from_utf8_lossy(bytes).chars() {
         match c {
             '\0' if text.ends_with('\u{fffd}') => {}
-            c if c.is_ascii_control() && !matches!(c, '\n' | '\r' | '\t' | '\x7f') => text.push('\u{fffd}'),
+            // Between tokens it is a blank, within a text it would not be allowed.
+            '\t' => text.push(' '),
+            c if c.is_ascii_control() && !matches!(c, '\n' | '\r' | '\x7f') => text.push('\u{fffd}'),
             c => text.push(c),
         }
     }
     text
+}
+
+/// The text with null where another program wrote a number that JSON does not know.
+fn without_nan(text: &str) -> String {
+    const ODD: [&str; 3] = ["-Infinity", "Infinity", "NaN"];
+    let (mut out, mut rest, mut is_text) = (String::with_capacity(text.len()), text, false);
+    while let Some(c) = rest.chars().next() {
+        let odd = ODD.iter().find(|word| !is_text && rest.starts_with(**word));
+        let len = match (odd, is_text && c == '\\') {
+            (Some(word), _) => {
+                out.push_str("null");
+                rest = &rest[word.len()..];
+                continue;
+            }
+            (None, true) => c.len_utf8() + rest[1..].chars().next().map_or(0, char::len_utf8),
+            (None, false) => c.len_utf8(),
+        };
+        is_text ^= c == '"';
+        out.push_str(&rest[..len]);
+        rest = &rest[len..];
+    }
+    out
+}
+
+/// The JSON value that a text begins with, behind blanks, and where it ends. The error says whether the text ended first.
+fn first_value(text: &str) -> Result<(&str, usize), bool> {
+    let mut values = StreamDeserializer::<_, &RawValue>::new(SliceRead::new(text.as_bytes()));
+    match values.next() {
+        Some(Ok(value)) => Ok((value.get(), values.byte_offset())),
+        Some(Err(error)) => Err(error.is_eof()),
+        None => Err(true),
+    }
 }
 
 /// What was found, in order.
@@ -49,6 +93,25 @@ impl Parts {
         self.keys.push((key.to_owned(), value.to_owned()));
     }
 
+    fn items(&mut self, list: List) -> &mut Vec<String> {
+        self.lists.entry(list.key()).or_default()
+    }
+
+    /// A list of messages under another name: its key was damaged.
+    fn take_renamed_messages(&mut self) -> bool {
+        let messages = |value: &str| {
+            let items: Vec<&RawValue> = serde_json::from_str(value).ok()?;
+            let items: Vec<String> = items.iter().map(|item| item.get().to_owned()).collect();
+            let are_all = !items.is_empty() && items.iter().all(|item| is_item(List::Messages, item));
+            are_all.then_some(items)
+        };
+        let found = self.keys.iter().enumerate().find_map(|(at, (_, value))| Some((at, messages(value)?)));
+        let Some((at, items)) = found else { return false };
+        self.keys.remove(at);
+        *self.items(List::Messages) = items;
+        true
+    }
+
     fn to_json(&self, id: &SessionId) -> String {
         let mut json = String::from("{\n");
         let mut entry = |key: &str, value: &str| {
@@ -60,7 +123,8 @@ impl Parts {
         if !self.keys.iter().any(|(key, _)| key == "session_id") {
             entry("session_id", &format!("\"{id}\""));
         }
-        self.keys.iter().for_each(|(key, value)| entry(key, value));
+        let is_list = |key: &str| List::ALL.iter().any(|list| list.key() == key);
+        self.keys.iter().filter(|(key, _)| !is_list(key)).for_each(|(key, value)| entry(key, value));
         for list in List::ALL.map(List::key) {
             let items = self.lists.get(list).map(|items| items.join(",\n")).unwrap_or_default();
             entry(list, &format!("[{items}]"));
@@ -71,12 +135,17 @@ impl Parts {
     }
 }
 
+/// How many times the length of the text may be read in vain.
+const EFFORT_MAX: usize = 64;
+
 /// A way through a damaged text.
 struct Walk<'t> {
     text: &'t str,
     at: usize,
     /// The blanks before the first key, which all keys of the session itself have.
-    indent: Option<&'t str>,
+    indent: Option<Option<&'t str>>,
+    /// Bytes that were read in vain.
+    effort: usize,
 }
 
 impl<'t> Walk<'t> {
@@ -93,9 +162,29 @@ impl<'t> Walk<'t> {
         }
     }
 
+    /// Messages anywhere before the keys of the other lists.
+    fn gather_loose(&mut self, parts: &mut Parts) {
+        let others = [List::ToolCalls, List::ContextMessages].map(|list| format!("\"{}\"", list.key()));
+        let end = others.iter().filter_map(|key| self.text.find(key.as_str())).min().unwrap_or(self.text.len());
+        while let Some(next) = self.text.get(self.at..end).and_then(|text| text.find('{')).filter(|_| !self.is_tired())
+        {
+            let start = self.at + next;
+            self.at = start;
+            match self.value() {
+                Some(value) if is_surely_message(value) => parts.items(List::Messages).push(value.to_owned()),
+                Some(_) => {}
+                None => self.at = start + 1,
+            }
+        }
+    }
+
+    fn is_tired(&self) -> bool {
+        self.effort > EFFORT_MAX * (self.text.len() + 1)
+    }
+
     /// The next key of the session itself, whatever stands before it.
     fn next_key(&mut self) -> Option<String> {
-        loop {
+        while self.at < self.text.len() && !self.is_tired() {
             let indent = self.skip_blanks();
             if self.indent.is_none_or(|known| known == indent)
                 && let Some(key) = self.key()
@@ -103,11 +192,9 @@ impl<'t> Walk<'t> {
                 self.indent.get_or_insert(indent);
                 return Some(key);
             }
-            if self.at >= self.text.len() {
-                return None;
-            }
             self.skip_line();
         }
+        None
     }
 
     fn key(&mut self) -> Option<String> {
@@ -120,35 +207,59 @@ impl<'t> Walk<'t> {
         key
     }
 
-    /// The items of a list, up to its end or to a key that stands where only those of the session do.
+    /// The items of a list, up to its end or to a key that stands where only those of the session do. Behind damage only
+    /// what stands in as far as the first item is one, and not a part of a damaged one.
     fn gather_items(&mut self, list: List, parts: &mut Parts) {
-        let items = parts.lists.entry(list.key()).or_default();
-        loop {
-            self.skip(',');
-            if self.skip(']') {
+        let (mut first_indent, mut is_damaged) = (None, false);
+        while self.at < self.text.len() && !self.is_tired() {
+            let (start, indent) = (self.at, self.skip_blanks());
+            let is_outer = self.indent == Some(indent);
+            let rest = &self.text[self.at..];
+            if rest.starts_with(']') && (!is_damaged || is_outer || indent.is_none()) {
+                self.at += 1;
                 return;
             }
-            let (start, indent) = (self.at, self.skip_blanks());
-            if self.text[self.at..].starts_with('"') && self.indent == Some(indent) {
+            if rest.starts_with('"') && is_outer && indent.is_some() {
                 self.at = start;
                 return;
             }
-            match self.value().filter(|value| is_item(list, value)) {
-                Some(value) => items.push(value.to_owned()),
-                None if self.at >= self.text.len() => return,
-                None => self.skip_line(),
+            let may_be_one = !is_damaged || first_indent.is_none_or(|first| first == indent);
+            match self.value().filter(|value| may_be_one && is_item(list, value)) {
+                Some(value) => {
+                    first_indent.get_or_insert(indent);
+                    parts.items(list).push(value.to_owned());
+                }
+                None => {
+                    is_damaged = true;
+                    self.skip_to_next_item(first_indent == Some(None));
+                }
             }
         }
+    }
+
+    fn skip_to_next_item(&mut self, is_on_one_line: bool) {
+        if !is_on_one_line {
+            return self.skip_line();
+        }
+        let rest = &self.text[self.at..];
+        let step = rest.chars().next().map_or(0, char::len_utf8);
+        self.at += rest[step..].find('{').map_or(rest.len(), |at| step + at);
     }
 
     /// The JSON value that stands here.
     fn value(&mut self) -> Option<&'t str> {
         self.skip_blanks();
         let rest = &self.text[self.at..];
-        let mut values = StreamDeserializer::<_, &RawValue>::new(SliceRead::new(rest.as_bytes()));
-        let value = values.next()?.ok()?.get();
-        self.at += value.len();
-        Some(value)
+        match first_value(rest) {
+            Ok((value, _)) => {
+                self.at += value.len();
+                Some(value)
+            }
+            Err(is_eof) => {
+                self.effort += if is_eof { rest.len() } else { 0 };
+                None
+            }
+        }
     }
 
     fn skip(&mut self, sign: char) -> bool {
@@ -159,13 +270,13 @@ impl<'t> Walk<'t> {
         is_there
     }
 
-    /// Passes blanks and a comma, and gives the blanks behind the last line feed.
-    fn skip_blanks(&mut self) -> &'t str {
+    /// Passes blanks and commas, and gives the blanks behind the last line feed, if there is one.
+    fn skip_blanks(&mut self) -> Option<&'t str> {
         let rest = &self.text[self.at..];
-        let len = rest.len() - rest.trim_start_matches([' ', '\n', '\r', '\t', ',']).len();
+        let len = rest.len() - rest.trim_start_matches([' ', '\n', '\r', ',']).len();
         self.at += len;
         let blanks = &rest[..len];
-        blanks.rfind('\n').map_or("", |at| &blanks[at + 1..])
+        blanks.rfind('\n').map(|at| &blanks[at + 1..])
     }
 
     /// Passes what is left of the line, up to its line feed.
@@ -174,6 +285,11 @@ impl<'t> Walk<'t> {
         let step = rest.chars().next().map_or(0, char::len_utf8);
         self.at += rest[step..].find('\n').map_or(rest.len(), |at| step + at);
     }
+}
+
+/// Whether a value is a message wherever it stands.
+fn is_surely_message(value: &str) -> bool {
+    Fields::parse(value).is_some_and(|fields| fields.get("role").is_some() && fields.get("content").is_some())
 }
 
 /// Whether a value can be an item of a list, and not a part of one.
@@ -271,6 +387,72 @@ mod tests {
             assert_eq!(rows(&session), ["one", "two", "three"]);
             assert_eq!(session.len(List::ToolCalls), 1);
         }
+    }
+
+    #[test]
+    fn a_session_whose_beginning_is_gone_still_has_its_rows() {
+        for text in spellings() {
+            let messages = text.find("\"messages\"").unwrap();
+            for zeroes in [30, messages, messages + 4, messages + 10, messages + 12] {
+                let mut bytes = text.clone().into_bytes();
+                bytes[..zeroes].fill(0);
+                let session = salvage_session(&id(), &bytes).unwrap_or_else(|| panic!("{zeroes} zeroes"));
+                assert_eq!(rows(&session), ["one", "two", "three"], "{zeroes} zeroes");
+            }
+        }
+    }
+
+    #[test]
+    fn a_damaged_key_does_not_hide_the_rows() {
+        for text in spellings() {
+            for damage in ["messbges\": [", "messages\"; [", "messages\": {", "messages: [", "m\u{1}ssages\": ["] {
+                let bytes = text.replacen("messages\": [", damage, 1).into_bytes();
+                let session = salvage_session(&id(), &bytes).unwrap_or_else(|| panic!("{damage}"));
+                assert_eq!(rows(&session), ["one", "two", "three"], "{damage}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_other_programs_write_as_numbers_costs_no_row() {
+        let text =
+            spellings()[0].replace("\"tid\": \"t\"", "\"cost\": NaN, \"most\": -Infinity, \"said\": \"NaN \\\" NaN\"");
+        let session = salvage_session(&id(), text.as_bytes()).unwrap();
+        assert_eq!(session.item(List::ToolCalls, 0).unwrap().matches("null").count(), 2);
+        assert_eq!(session.item(List::ToolCalls, 0).unwrap().matches("NaN").count(), 2);
+        assert_eq!(rows(&session), ["one", "two", "three"]);
+    }
+
+    #[test]
+    fn a_document_that_stands_there_twice_counts_once() {
+        for text in spellings() {
+            let session = salvage_session(&id(), format!("{text}{text}").as_bytes()).unwrap();
+            assert_eq!(rows(&session), ["one", "two", "three"]);
+        }
+    }
+
+    #[test]
+    fn a_part_of_a_damaged_row_is_no_row() {
+        let text = spellings()[0].replace(
+            "\"content\": \"two\"",
+            "\"content\": \"two\"\u{1},\n      \"parts\": [\n        {\n          \"role\": \"tool\"\n        }\n      ] x",
+        );
+        let session = salvage_session(&id(), text.as_bytes()).unwrap();
+        assert_eq!(rows(&session), ["one", "three"]);
+    }
+
+    #[test]
+    fn rows_on_one_line_are_found_behind_a_damaged_one() {
+        let text = spellings()[1].replace('\n', "").replacen("\"two\"", "\"two\"x", 1);
+        let session = salvage_session(&id(), text.as_bytes()).unwrap();
+        assert_eq!(rows(&session), ["one", "three"]);
+        assert_eq!(session.len(List::ToolCalls), 1);
+    }
+
+    #[test]
+    fn brackets_without_end_are_not_read_for_ever() {
+        let text = format!("{{\"messages\": [\n{}", "[[[[\n".repeat(100_000));
+        assert!(salvage_session(&id(), text.as_bytes()).is_none());
     }
 
     #[test]

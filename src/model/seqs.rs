@@ -52,6 +52,13 @@ impl SeenSeqs {
         (self.first..=self.last).contains(&seq) || self.before(seq).is_some_and(|(_, last)| last >= seq)
     }
 
+    /// Whether any of these numbers was seen.
+    pub fn contains_any(&self, numbers: &RangeInclusive<u64>) -> bool {
+        let (start, end) = (*numbers.start(), *numbers.end());
+        let touches = |(first, last): (u64, u64)| first <= end && last >= start;
+        touches((self.first, self.last)) && self.first <= self.last || self.before(end).is_some_and(touches)
+    }
+
     /// The range among the others that begins last, but not behind this number.
     fn before(&self, seq: u64) -> Option<(u64, u64)> {
         self.others.range(..=seq).next_back().map(|(first, last)| (*first, *last))
@@ -98,6 +105,9 @@ mod tests {
             let missing: Vec<u64> = (1..=highest).filter(|seq| !plain.contains(seq)).collect();
             prop_assert_eq!(seen.gaps().into_iter().flatten().collect::<Vec<_>>(), missing);
             prop_assert!((1..45).all(|seq| seen.contains(seq) == plain.contains(&seq)));
+            for (start, end) in (1..44).flat_map(|start| (start..45).map(move |end| (start, end))) {
+                prop_assert_eq!(seen.contains_any(&(start..=end)), plain.range(start..=end).next().is_some());
+            }
         }
     }
 }

@@ -1,12 +1,14 @@
 //! For repair: markers that hope for nothing any more, and answers whose turn is not known any more. Pure.
 
+use std::ops::Range;
+
 use super::evidence::{Ending, Evidence};
 use super::finding::{final_marker, finding_of};
-use super::merge::merge;
+use super::merge::{Merged, merge};
 use super::turn::Turn;
 use crate::clock::Timestamp;
 use crate::model::marker::{self, Retry, interrupted_marker, is_interrupted};
-use crate::model::{List, NotAList, Row, Session};
+use crate::model::{List, NotAList, Row, Session, normal_form};
 
 /// A marker that hopes for nothing any more, above which no journal's output stands.
 #[derive(Debug, Clone, PartialEq)]
@@ -19,6 +21,24 @@ pub struct GivenUp {
     pub since: Option<i64>,
     /// When the next turn began.
     pub until: Option<i64>,
+    /// The rows of its turn, those below it included.
+    turn: Range<usize>,
+}
+
+impl GivenUp {
+    /// Whether an answer stands in the marker's turn already, in rows that do not say where they come from. Without the
+    /// marker's own word on which run it belongs to, an answer that stands anywhere is another turn's.
+    pub fn is_answered_by(&self, session: &Session, evidence: &Evidence) -> bool {
+        let rows = if self.run.is_some() { self.turn.clone() } else { 0..session.len(List::Messages) };
+        let said: Vec<String> = rows
+            .filter_map(|at| session.message(at))
+            .filter(|row| row.role() == "assistant" && !row.is_error())
+            .map(|row| normal_form(&row.content()))
+            .collect();
+        let mut words =
+            evidence.folded.rows.iter().map(|row| normal_form(&row.content)).filter(|text| !text.is_empty());
+        words.any(|words| said.iter().any(|said| said.contains(&words)))
+    }
 }
 
 /// The markers that gave up.
@@ -44,8 +64,10 @@ fn given_up_at(session: &Session, at: usize) -> Option<GivenUp> {
     }
     let user_at = |at: usize| session.message(at).filter(|row| row.role() == "user");
     let since = turn.user.and_then(user_at).and_then(|row| row.timestamp());
-    let until = (at + 1..session.len(List::Messages)).find_map(user_at).and_then(|row| row.timestamp());
-    Some(GivenUp { at, run, since, until })
+    let next = (at + 1..session.len(List::Messages)).find(|at| user_at(*at).is_some());
+    let until = next.and_then(user_at).and_then(|row| row.timestamp());
+    let turn = turn.rows.start..next.unwrap_or(session.len(List::Messages));
+    Some(GivenUp { at, run, since, until, turn })
 }
 
 /// Lets a marker that gave up look for its run once more.
@@ -55,17 +77,46 @@ pub fn hope_again(session: &mut Session, at: usize, run: &str, now: Timestamp) -
     session.replace_message(at, &row)
 }
 
-/// Adds an answer at the end of a transcript that does not know its turn any more, with a word on how it ended.
-pub fn append_answer(session: &mut Session, run: &str, evidence: &Evidence, now: Timestamp) -> Result<(), NotAList> {
+/// Adds an answer to a transcript that has lost it, with a word on how it ended: behind its prompt if that is there, else
+/// before the first turn that began later. Nothing is added where its words stand. Says whether anything was.
+pub fn add_answer(
+    session: &mut Session,
+    run: &str,
+    evidence: &Evidence,
+    began: f64,
+    now: Timestamp,
+) -> Result<bool, NotAList> {
+    let turn = place_of(session, run, began);
     let provenance = evidence.provenance(run);
-    merge(session, &Turn::at_end(session), &evidence.folded, provenance, now.whole_seconds())?;
+    let merged = merge(session, &turn, &evidence.folded, provenance, now.whole_seconds())?;
+    if merged == Merged::default() {
+        return Ok(false);
+    }
     let marker = match (&evidence.error_row, evidence.ending) {
         (_, Ending::Completed) => None,
         (Some(error), _) => Some(error.clone()),
         (None, _) if evidence.is_ours => final_marker(evidence, run, now.whole_seconds()),
         (None, _) => Some(open_marker(evidence, run, now)),
     };
-    marker.map_or(Ok(()), |marker| session.push_message(&marker))
+    let end = turn.rows.end + merged.added;
+    session.splice_messages(end..end, marker.as_slice())?;
+    Ok(true)
+}
+
+/// The turn that a run's answer belongs to: that of its prompt, or a place between turns.
+fn place_of(session: &Session, run: &str, began: f64) -> Turn {
+    let len = session.len(List::Messages);
+    let users: Vec<(usize, Row)> = session.messages().enumerate().filter(|(_, row)| row.role() == "user").collect();
+    let own = users.iter().position(|(_, row)| row.run().as_deref() == Some(run));
+    let end_of = |nth: usize| users.get(nth + 1).map_or(len, |(at, _)| *at);
+    if let Some(nth) = own {
+        let user = users[nth].0;
+        return Turn { user: Some(user), rows: user + 1..end_of(nth) };
+    }
+    let later = users.iter().find(|(_, row)| row.timestamp().is_some_and(|at| at as f64 > began));
+    let at = later.map_or(len, |(at, _)| *at);
+    let start = users.iter().rev().find(|(user, _)| *user < at).map_or(0, |(user, _)| user + 1);
+    Turn { user: None, rows: start..at }
 }
 
 fn open_marker(evidence: &Evidence, run: &str, now: Timestamp) -> Row {

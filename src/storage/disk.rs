@@ -117,6 +117,10 @@ pub trait Disk: Send + Sync + fmt::Debug {
     fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>>;
     /// Whether somebody holds the lock on a file. Leaves no trace: a file that is not there is not created.
     fn is_locked(&self, path: &Path) -> io::Result<bool>;
+    /// Whether a path is a link to another, wherever that leads.
+    fn is_link(&self, _path: &Path) -> io::Result<bool> {
+        Ok(false)
+    }
     /// Takes from everybody but its owner what they may do with a file or directory, where the system knows such rights.
     fn make_private(&self, path: &Path) -> io::Result<()>;
     /// The file system a path lies on, if it is one whose locks other machines may not see.

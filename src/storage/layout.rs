@@ -61,7 +61,8 @@ impl Layout {
 
     /// Whether a file of this name was being written by a repair.
     pub fn is_repair_temp(name: &str) -> bool {
-        name.starts_with(REPAIR_TEMP_PREFIX)
+        let rest = name.strip_prefix(REPAIR_TEMP_PREFIX).unwrap_or_default();
+        rest.len() == 32 && rest.bytes().all(|byte| byte.is_ascii_hexdigit())
     }
 
     /// Whether a kept file of this name is a version of its session.

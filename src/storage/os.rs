@@ -86,6 +86,10 @@ impl Disk for OsDisk {
         }
     }
 
+    fn is_link(&self, path: &Path) -> io::Result<bool> {
+        Ok(fs::symlink_metadata(path)?.file_type().is_symlink())
+    }
+
     #[cfg(unix)]
     fn make_private(&self, path: &Path) -> io::Result<()> {
         use std::os::unix::fs::PermissionsExt;

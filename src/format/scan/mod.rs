@@ -97,11 +97,16 @@ struct Glued {
     reported: bool,
     /// Whether something before it on the line is damaged: then it may be a part of a record that looks like one.
     is_behind_damage: bool,
+    /// How often a record behind damage was read beyond the beginning of the next.
+    far_looks: u32,
 }
 
+/// How often that may be on one line. A record that holds another as part of its payload needs it.
+const FAR_LOOKS_MAX: u32 = 64;
+
 impl Glued {
-    fn behind_damage(next: usize, end: usize) -> Self {
-        Glued { next, end, reported: true, is_behind_damage: true }
+    fn behind_damage(next: usize, end: usize, far_looks: u32) -> Self {
+        Glued { next, end, reported: true, is_behind_damage: true, far_looks }
     }
 }
 
@@ -331,21 +336,22 @@ impl Scanner {
         match first_value(line) {
             Some(len) if len == line.len() => Some(self.judge_object(start, end)),
             Some(_) => {
-                self.glued = Some(Glued { next: start, end, reported: false, is_behind_damage: false });
+                self.glued = Some(Glued { next: start, end, reported: false, is_behind_damage: false, far_looks: 0 });
                 self.next_glued()
             }
-            None => Some(self.judge_broken(start, end)),
+            None => Some(self.judge_broken(start, end, 0)),
         }
     }
 
     /// Zeroes where a page was never written, and with them whatever is left of a line that they cut.
     fn skip_nuls(&mut self, start: usize, behind: usize, end: usize) -> Found {
+        let far_looks = 0;
         let rest = &self.buffer[behind..end];
         let next = match self.is_own_right(rest) {
             true => Some(behind),
             false => memchr::memmem::find(rest, &self.shape.start).map(|at| behind + at),
         };
-        self.glued = next.map(|next| Glued::behind_damage(next, end));
+        self.glued = next.map(|next| Glued::behind_damage(next, end, far_looks));
         Found::Damage(self.damage(DamageKind::NulRun, self.offset(start), next.unwrap_or(end)))
     }
 
@@ -389,7 +395,7 @@ impl Scanner {
     }
 
     /// Bytes that do not begin with a JSON value. A record of ours may still stand at their end, glued to a torn one.
-    fn judge_broken(&mut self, start: usize, end: usize) -> Found {
+    fn judge_broken(&mut self, start: usize, end: usize, far_looks: u32) -> Found {
         let line = &self.buffer[start..end];
         let next = memchr::memmem::find(&line[1..], &self.shape.start).map(|at| start + 1 + at);
         // Nothing behind the next record is looked at: a line may hold thousands of them.
@@ -399,12 +405,23 @@ impl Scanner {
             None if line.contains(&0) => DamageKind::NulRun,
             None => DamageKind::BadJson,
         };
-        self.glued = next.map(|next| Glued::behind_damage(next, end));
+        self.glued = next.map(|next| Glued::behind_damage(next, end, far_looks));
         Found::Damage(self.damage(kind, self.offset(start), next.unwrap_or(end)))
     }
 
+    /// How far a record is read that may be torn: up to where the next one begins, or, some times, to the end.
+    fn reach(&self, line: &[u8], far_looks: &mut u32) -> usize {
+        let next = memchr::memmem::find(line.get(1..).unwrap_or_default(), &self.shape.start).map(|at| at + 1);
+        let Some(next) = next else { return line.len() };
+        if first_value(&line[..next]).is_some() || *far_looks >= FAR_LOOKS_MAX {
+            return next;
+        }
+        *far_looks += 1;
+        line.len()
+    }
+
     fn next_glued(&mut self) -> Option<Found> {
-        let glued = self.glued.take()?;
+        let mut glued = self.glued.take()?;
         let (start, end) = self.trimmed(glued.next, glued.end);
         if start == end {
             return None;
@@ -414,14 +431,17 @@ impl Scanner {
             return Some(Found::Damage(self.damage(DamageKind::GluedRecords, self.offset(start), end)));
         }
         let line = &self.buffer[start..end];
-        let value = first_value(line).filter(|_| !glued.is_behind_damage || self.is_own_right(line));
+        // Behind damage a line may hold thousands of beginnings, each of which would be read to the line's end.
+        let reach = if glued.is_behind_damage { self.reach(line, &mut glued.far_looks) } else { line.len() };
+        let value =
+            first_value(&line[..reach]).filter(|_| !glued.is_behind_damage || self.is_own_right(&line[..reach]));
         match value {
             Some(len) if len < line.len() => {
                 self.glued = Some(Glued { next: start + len, end, ..glued });
                 Some(self.judge_object(start, start + len))
             }
             Some(_) => Some(self.judge_object(start, end)),
-            None => Some(self.judge_broken(start, end)),
+            None => Some(self.judge_broken(start, end, glued.far_looks)),
         }
     }
 }

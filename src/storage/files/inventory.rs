@@ -31,6 +31,8 @@ pub struct Inventory {
     pub leftovers: Vec<(SessionId, PathBuf)>,
     /// What is wrong with the files outside the sessions' own folders.
     pub strays: Strays,
+    /// What could not be looked at, and why.
+    pub troubles: Vec<(PathBuf, String)>,
 }
 
 /// What a run's record says.
@@ -75,18 +77,21 @@ pub struct SessionFound {
     pub runs: Vec<RunFound>,
     /// What is wrong with its files.
     pub strays: Strays,
+    /// What could not be looked at, and why.
+    pub troubles: Vec<(PathBuf, String)>,
 }
 
 impl FileStorage {
     /// Looks at all of the directory but into the folders of the sessions' journals.
     pub fn inventory(&self) -> Result<Inventory, StorageError> {
-        let deleted = self.deleted_sessions()?;
         let mut found = Inventory::default();
+        // If that cannot be told, it is told below.
+        let deleted = self.deleted_sessions().unwrap_or_default();
         self.note_root(&deleted, &mut found)?;
-        self.note_folders(&self.layout.journals(), &deleted, &mut found)?;
-        self.note_folders(&self.layout.kept(), &HashSet::new(), &mut found)?;
+        self.note_folders(&self.layout.journals(), &deleted, &mut found);
+        self.note_folders(&self.layout.kept(), &HashSet::new(), &mut found);
         for folder in [self.layout.tombstones(), self.layout.commit_log(), self.layout.trash()] {
-            for (entry, stat) in self.look_into(&folder)? {
+            for (entry, stat) in or_trouble(&mut found.troubles, &self.layout, &folder, self.look_into(&folder)) {
                 found.strays.note(&self.layout, &folder.join(&entry.name), &entry, &stat);
             }
         }
@@ -108,19 +113,13 @@ impl FileStorage {
     }
 
     /// Folders named after sessions.
-    fn note_folders(
-        &self,
-        above: &Path,
-        deleted: &HashSet<SessionId>,
-        found: &mut Inventory,
-    ) -> Result<(), StorageError> {
-        for (entry, stat) in self.look_into(above)? {
+    fn note_folders(&self, above: &Path, deleted: &HashSet<SessionId>, found: &mut Inventory) {
+        for (entry, stat) in or_trouble(&mut found.troubles, &self.layout, above, self.look_into(above)) {
             let path = above.join(&entry.name);
             found.strays.note(&self.layout, &path, &entry, &stat);
             let session = SessionId::parse(&entry.name).ok().filter(|_| entry.is_dir);
             found.note_session(session, deleted, self.layout.relative(&path));
         }
-        Ok(())
     }
 
     /// The files of one session.
@@ -130,7 +129,7 @@ impl FileStorage {
         let mut found = SessionFound { has_sidecar, ..SessionFound::default() };
         let (mut with_journal, mut with_record) = (BTreeSet::new(), BTreeSet::new());
         let folder = self.layout.journals_of(session);
-        for (entry, stat) in self.look_into(&folder)? {
+        for (entry, stat) in or_trouble(&mut found.troubles, &self.layout, &folder, self.look_into(&folder)) {
             found.strays.note(&self.layout, &folder.join(&entry.name), &entry, &stat);
             with_journal.extend(Layout::run_of(&entry.name));
             with_record.extend(Layout::run_of_record(&entry.name));
@@ -143,7 +142,7 @@ impl FileStorage {
             found.runs.push(RunFound { has_journal: with_journal.contains(run), record, run: run.clone() });
         }
         let kept = self.layout.kept_of(session);
-        for (entry, stat) in self.look_into(&kept)? {
+        for (entry, stat) in or_trouble(&mut found.troubles, &self.layout, &kept, self.look_into(&kept)) {
             found.strays.note_kept(&self.layout, &kept.join(&entry.name), &entry, &stat);
         }
         Ok(found)
@@ -163,14 +162,9 @@ impl FileStorage {
         })
     }
 
-    /// What a folder holds; nothing if it is not there, or is no folder.
-    fn look_into(&self, folder: &Path) -> Result<Vec<(DirEntry, io::Result<FileStat>)>, StorageError> {
-        match self.disk.read_dir_stats(folder) {
-            Err(cause) if matches!(cause.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-                Ok(Vec::new())
-            }
-            found => found.attempt("list", folder),
-        }
+    /// What a folder holds; nothing if it is not there.
+    fn look_into(&self, folder: &Path) -> Result<Names, StorageError> {
+        Ok(optional(self.disk.read_dir_stats(folder)).attempt("list", folder)?.unwrap_or_default())
     }
 
     /// Whether a writer holds the directory.
@@ -190,6 +184,20 @@ impl FileStorage {
     }
 }
 
+type Names = Vec<(DirEntry, io::Result<FileStat>)>;
+
+/// What could not be looked at, and why.
+type Troubles = Vec<(PathBuf, String)>;
+
+/// What a folder holds, or a note of why that cannot be told.
+fn or_trouble(troubles: &mut Troubles, layout: &Layout, folder: &Path, names: Result<Names, StorageError>) -> Names {
+    names.unwrap_or_else(|error| {
+        let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
+        troubles.push((layout.relative(folder), format!("{error}{cause}")));
+        Vec::new()
+    })
+}
+
 impl Inventory {
     fn note_session(&mut self, session: Option<SessionId>, deleted: &HashSet<SessionId>, path: PathBuf) {
         match session {
@@ -202,6 +210,10 @@ impl Inventory {
 impl Strays {
     fn note(&mut self, layout: &Layout, path: &Path, entry: &DirEntry, stat: &io::Result<FileStat>) {
         let relative = layout.relative(path);
+        // A name that is no text cannot be told, nor opened.
+        if entry.name.contains(char::REPLACEMENT_CHARACTER) {
+            return;
+        }
         if !entry.is_dir && Layout::is_temp(&entry.name) {
             self.temps.push(relative.clone());
         }

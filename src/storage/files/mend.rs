@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use super::record::RunRecord;
-use super::write::open_plain;
+use super::write::{open_plain, read_small};
 use super::{FileBytes, FileStorage, Purpose};
 use crate::limits::READ_CHUNK_BYTES;
 use crate::model::{RunId, SessionId};
@@ -77,6 +77,7 @@ impl FileStorage {
     /// Begins to write a journal anew.
     pub fn rewrite_journal(&self, session: &SessionId, run: &RunId) -> Result<NewJournal<'_>, StorageError> {
         self.must_repair()?;
+        self.refuse_link(&self.layout.journal(session, run))?;
         let temp = self.temp_beside(&self.layout.journal(session, run));
         let file = self.disk.open(&temp, Access::CreateNew).attempt("create", &temp)?;
         let (session, run) = (session.clone(), run.clone());
@@ -88,10 +89,22 @@ impl FileStorage {
         if self.purpose == Purpose::Repair { Ok(()) } else { Err(StorageError::ReadOnly) }
     }
 
+    /// A link is somebody's decision, and what it leads to is not ours to replace.
+    fn refuse_link(&self, path: &Path) -> Result<(), StorageError> {
+        match optional(self.disk.is_link(path)).attempt("look at", path)? {
+            Some(true) => {
+                let cause = std::io::Error::other("it is a link: repair what it leads to, or put the file here");
+                Err(StorageError::io("replace", path, cause))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Keeps a session's document before it is replaced. Gives the place, if there is a document.
     pub fn keep_document(&self, session: &SessionId) -> Result<Option<PathBuf>, StorageError> {
         self.must_repair()?;
         let path = self.layout.sidecar(session);
+        self.refuse_link(&path)?;
         if optional(self.disk.stat(&path)).attempt("look at", &path)?.is_none() {
             return Ok(None);
         }
@@ -104,6 +117,14 @@ impl FileStorage {
         let (path, folder) = (self.layout.identity(), self.layout.kept());
         self.ensure_dirs(&folder)?;
         self.move_part(&path, &self.free_name(&folder, "_lastword.json")?)
+    }
+
+    /// Keeps bytes of a session under a name that they decide.
+    pub(super) fn keep_bytes(&self, session: &SessionId, label: &str, bytes: &[u8]) -> Result<(), StorageError> {
+        let folder = self.layout.kept_of(session);
+        self.ensure_dirs(&folder)?;
+        let name = format!("{label}-{}-{:08x}", bytes.len(), crc32c::crc32c(bytes));
+        self.replace(&folder.join(name), bytes).map(drop)
     }
 
     fn keep_file(&self, folder: &Path, path: &Path) -> Result<PathBuf, StorageError> {
@@ -176,8 +197,17 @@ impl FileStorage {
     pub fn raise_seq_floor(&self, session: &SessionId, run: &RunId, floor: u64) -> Result<(), StorageError> {
         self.must_repair()?;
         let birth = Birth { begun_at: self.clock.now().seconds(), lease_seconds: None };
-        let found = self.read_record(session, run)?;
-        let record = found.unwrap_or_else(|| RunRecord { is_foreign: true, ..self.new_record(&birth) });
+        let path = self.layout.run_record(session, run);
+        let record = match read_small::<RunRecord>(&*self.disk, &path) {
+            Ok(Some(record)) => record,
+            Ok(None) => RunRecord { is_foreign: true, ..self.new_record(&birth) },
+            // Nobody knows any more in which boot it began, so that it takes no more events.
+            Err(StorageError::Damaged { .. }) => {
+                self.keep_file(&self.layout.kept_of(session), &path)?;
+                RunRecord { boot_id: String::new(), ..self.new_record(&birth) }
+            }
+            Err(error) => return Err(error),
+        };
         if record.last_seq_floor >= floor {
             return Ok(());
         }

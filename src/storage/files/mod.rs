@@ -205,6 +205,8 @@ impl FileStorage {
         let overlay = match Overlay::of(&*self.disk, &self.layout, store) {
             // A log of a newer program cannot be read; the journals can.
             Err(StorageError::NewerFormat { .. }) => Overlay::default(),
+            // Whoever looks after the directory says what is wrong with its log, and looks at everything else.
+            Err(_) if self.purpose == Purpose::Repair => Overlay::default(),
             overlay => overlay?,
         };
         Ok(Some(self.overlay.get_or_init(|| overlay)))
@@ -228,9 +230,10 @@ impl FileStorage {
     fn check_identity(&self) -> Result<Option<String>, StorageError> {
         let path = self.layout.identity();
         let found = match write::read_small::<Identity>(&*self.disk, &path) {
-            Err(_) if self.lock.is_none() => store_of_log(&*self.disk, &self.layout)
-                .unwrap_or_default()
-                .map(|store| Identity { store, format: FORMAT_VERSION }),
+            Err(_) | Ok(None) if self.lock.is_none() => {
+                let store = store_of_log(&*self.disk, &self.layout).unwrap_or_default();
+                store.map(|store| Identity { store, format: FORMAT_VERSION })
+            }
             Err(StorageError::Damaged { .. } | StorageError::TooLarge { .. }) if self.purpose == Purpose::Repair => {
                 self.keep_identity()?;
                 None

@@ -221,7 +221,7 @@ impl FileStorage {
     /// Lines whose journal is gone together with what stood before them.
     fn keep_homeless(&self, patch: &Patch<'_>, findings: &mut Vec<Finding>) -> Result<(), StorageError> {
         let first = patch.lines[0].0;
-        self.keep(patch.session, &format!("{}-logged-at-{first}", patch.run), &joined(&patch.lines))?;
+        self.keep_bytes(patch.session, &format!("{}-logged-at-{first}", patch.run), &joined(&patch.lines))?;
         let path = self.layout.journal(patch.session, patch.run);
         let message = "the commit log holds events of a journal that is gone; they are kept in _kept";
         findings.push(self.run_finding("missing_seq", patch, &path, first, message));
@@ -234,7 +234,7 @@ impl FileStorage {
     fn rebuild(&self, patch: &Patch<'_>, file: &dyn DiskFile, rebuilt: &Rebuilt) -> Result<Finding, StorageError> {
         let path = self.layout.journal(patch.session, patch.run);
         let from = rebuilt.from;
-        self.keep(patch.session, &format!("{}-replaced-at-{from}", patch.run), &rebuilt.old)?;
+        self.keep_bytes(patch.session, &format!("{}-replaced-at-{from}", patch.run), &rebuilt.old)?;
         self.replace_end(&path, file, from, &rebuilt.tail)?;
         self.sync_folders_of(patch.session)?;
         let message =

@@ -167,9 +167,13 @@ fn look_at(disk: &dyn Disk, layout: &Layout, index: u32) -> Result<Option<Segmen
 /// What is no file has nothing to say.
 fn pass_over_strangers(error: StorageError) -> Result<Option<OpenedFile>, StorageError> {
     match error {
-        StorageError::Io { ref source, .. } if source.kind() == std::io::ErrorKind::IsADirectory => Ok(None),
+        StorageError::Io { ref source, .. } if is_no_file(source) => Ok(None),
         error => Err(error),
     }
+}
+
+fn is_no_file(cause: &std::io::Error) -> bool {
+    matches!(cause.kind(), std::io::ErrorKind::IsADirectory | std::io::ErrorKind::Other)
 }
 
 /// Opens a file of the log to be written again.

@@ -101,6 +101,10 @@ impl Disk for WatchedDisk {
         self.disk.is_locked(path)
     }
 
+    fn is_link(&self, path: &Path) -> io::Result<bool> {
+        self.disk.is_link(path)
+    }
+
     fn make_private(&self, path: &Path) -> io::Result<()> {
         may_change(&self.latch)?;
         self.disk.make_private(path)
