@@ -24,7 +24,7 @@ impl Ward<'_> {
             told.tell(self.of_trouble(None, file, reason));
         }
         for (session, file, reason) in self.files.look_at_tombstones().unwrap_or_default() {
-            let finding = Finding::new(Code::BadJson, Severity::Warning, file).of(&session).at(0);
+            let finding = Finding::new(Code::BadJson, Severity::Info, file).of(&session).at(0);
             let message =
                 format!("the note of when this session was deleted cannot be read; it stays deleted: {reason}");
             told.tell(finding.leaves(message, "that it is there is all that counts"));

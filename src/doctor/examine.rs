@@ -60,19 +60,17 @@ impl Ward<'_> {
                 if !has_lost_messages(&session) || is_list && !self.knows_more(id, runs, scanner) {
                     return Transcript::new(self, session, runs).examine(told);
                 }
-                Unreadable::Shape
+                None
             }
-            Err(reason) => reason,
+            Err(reason) => Some(reason),
         };
         let bytes = self.storage.document(id).ok().flatten().map(|document| document.bytes);
-        let offset = bytes.as_deref().map_or(0, |bytes| damaged_line(bytes, &reason));
+        let offset = bytes.as_deref().zip(reason.as_ref()).map_or(0, |(bytes, reason)| damaged_line(bytes, reason));
         let finding = self.unreadable(id).at(offset);
         let broken = Broken { id, bytes, revision: Some(revision), code: Code::SidecarUnreadable };
         let message = match reason {
-            Unreadable::Shape => {
-                "the file of this session has no list of messages, though it should; they are not shown".to_owned()
-            }
-            reason => format!("the file of this session cannot be read ({reason}); the session is not shown"),
+            None => "the file of this session has no list of messages, though it should; they are not shown".to_owned(),
+            Some(reason) => format!("the file of this session cannot be read ({reason}); the session is not shown"),
         };
         self.tell_rebuilt(finding, message, broken, runs, scanner, told);
     }

@@ -21,6 +21,8 @@ struct Source {
     whole: Option<Vec<u8>>,
     /// What it is, in words.
     name: String,
+    /// When the event was written that carried it, if one did.
+    carried_at: Option<f64>,
 }
 
 impl Source {
@@ -31,23 +33,28 @@ impl Source {
         (self.session.len(List::Messages), cards, updated_at, self.whole.is_some())
     }
 
-    /// The last moment that it surely knows of, in seconds. What was salvaged knows when it was saved, but not all of what
-    /// was saved.
+    /// The last moment that it surely knows of, in seconds. What was salvaged in part knows when it was saved, but not all
+    /// of what was saved.
     fn knows_until(&self) -> f64 {
-        match self.whole.is_some() {
-            true => {
-                let last = self.session.messages().filter_map(|row| row.timestamp()).max().unwrap_or(0) as f64;
-                self.session.updated_at().unwrap_or(0.0).max(last)
-            }
+        let rows = self.session.len(List::Messages);
+        let is_all =
+            self.whole.is_some() || self.carried_at.is_some() || self.stated().is_some_and(|stated| rows >= stated);
+        let last = || self.session.messages().filter_map(|row| row.timestamp()).max().unwrap_or(0) as f64;
+        match is_all {
+            true => self.session.updated_at().unwrap_or(0.0).max(last()).max(self.carried_at.unwrap_or(0.0)),
             false => 0.0,
         }
+    }
+
+    /// How many messages it says that it has.
+    fn stated(&self) -> Option<usize> {
+        self.session.get("message_count").and_then(|count| count.parse().ok())
     }
 
     /// How many messages it has, and how many it should have.
     fn extent(&self) -> String {
         let rows = self.session.len(List::Messages);
-        let stated: Option<usize> = self.session.get("message_count").and_then(|count| count.parse().ok());
-        match stated.filter(|stated| *stated > rows) {
+        match self.stated().filter(|stated| *stated > rows) {
             Some(stated) => format!("{rows} of {stated} messages"),
             None => format!("{rows} messages"),
         }
@@ -90,7 +97,8 @@ impl Ward<'_> {
             }
         };
         if let Some(session) = bytes.and_then(|bytes| salvage_session(id, &bytes)) {
-            compare(Source { session, whole: None, name: "what can still be read of the file itself".to_owned() });
+            let name = "what can still be read of the file itself".to_owned();
+            compare(Source { session, whole: None, name, carried_at: None });
         }
         for file in self.files.versions_of(id).unwrap_or_default() {
             self.version(id, &file).into_iter().for_each(&mut compare);
@@ -105,8 +113,8 @@ impl Ward<'_> {
         let bytes = self.files.read_version(file).ok().flatten()?;
         let name = file.display().to_string();
         match read_session(id, bytes.clone()).ok().filter(|session| session.is_list(List::Messages)) {
-            Some(session) => Some(Source { session, whole: Some(bytes), name }),
-            None => salvage_session(id, &bytes).map(|session| Source { session, whole: None, name }),
+            Some(session) => Some(Source { session, whole: Some(bytes), name, carried_at: None }),
+            None => salvage_session(id, &bytes).map(|session| Source { session, whole: None, name, carried_at: None }),
         }
     }
 
@@ -126,7 +134,8 @@ impl Ward<'_> {
         let session = read_session(id, carried?.into_bytes()).ok()?;
         let is_own = session.get("session_id").and_then(crate::model::text_of).as_deref() == Some(id.as_str());
         let name = format!("the session that run {} carried", run.run);
-        (is_own && session.is_list(List::Messages)).then_some(Source { session, whole: None, name })
+        let carried_at = Some(run.look.last_at.unwrap_or(0.0));
+        (is_own && session.is_list(List::Messages)).then_some(Source { session, whole: None, name, carried_at })
     }
 
     fn made_from(&self, id: &SessionId, source: Source, runs: &[RunLook]) -> (Vec<u8>, Vec<String>) {

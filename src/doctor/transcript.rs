@@ -44,6 +44,7 @@ impl<'w> Transcript<'w> {
     pub(super) fn examine(mut self, told: &mut Examined) {
         self.check_id(told);
         self.check_count(told);
+        self.check_rows(told);
         self.check_answers(told);
         self.check_cards(told);
         self.check_index(told);
@@ -82,6 +83,17 @@ impl<'w> Transcript<'w> {
         if self.ward.wants(Code::RowIndexMismatch) {
             self.after.set("message_count", &rows.to_string());
             self.did(Code::RowIndexMismatch, format!("message_count becomes {rows}"));
+        }
+    }
+
+    /// Rows that lack what every row has: a damaged key hides what it held.
+    fn check_rows(&self, told: &mut Examined) {
+        let lacks = |row: &&str| !row.contains("\"role\"") || !row.contains("\"content\"");
+        let count = self.before.texts(List::Messages).filter(lacks).count();
+        if count > 0 {
+            let message = format!("{count} messages here have no role or no content; they may have changed");
+            let finding = self.finding(Code::BadJson, Severity::Warning);
+            told.tell(finding.leaves(message, "nobody can tell what they were"));
         }
     }
 

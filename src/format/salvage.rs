@@ -150,7 +150,7 @@ struct Walk<'t> {
 
 impl<'t> Walk<'t> {
     fn gather(&mut self, parts: &mut Parts) {
-        self.at = self.text.find('{').map_or(self.text.len(), |at| at + 1);
+        self.find_beginning();
         while let Some(key) = self.next_key() {
             match List::ALL.iter().find(|list| list.key() == key) {
                 Some(list) if self.skip('[') => self.gather_items(*list, parts),
@@ -159,6 +159,24 @@ impl<'t> Walk<'t> {
                     None => self.skip_line(),
                 },
             }
+        }
+    }
+
+    /// The first key; if what stands before it is gone, any line that is set in as far as the key of a list.
+    fn find_beginning(&mut self) {
+        let begun = self.text.trim_start_matches([' ', '\n', '\r', '\u{feff}']);
+        if begun.starts_with('{') {
+            self.at = self.text.len() - begun.len() + 1;
+            return;
+        }
+        let blanks_before = |list: List| {
+            let at = self.text.find(&format!("\"{}\":", list.key()))?;
+            let line = self.text[..at].rfind('\n')? + 1;
+            Some(&self.text[line..at]).filter(|blanks| blanks.trim_start().is_empty())
+        };
+        match List::ALL.into_iter().find_map(blanks_before) {
+            Some(blanks) => self.indent = Some(Some(blanks)),
+            None => self.at = self.text.len(),
         }
     }
 
@@ -398,6 +416,8 @@ mod tests {
                 bytes[..zeroes].fill(0);
                 let session = salvage_session(&id(), &bytes).unwrap_or_else(|| panic!("{zeroes} zeroes"));
                 assert_eq!(rows(&session), ["one", "two", "three"], "{zeroes} zeroes");
+                assert!(session.get("role").is_none(), "keys of a row are none of the session");
+                assert_eq!(session.len(List::ToolCalls), 1, "{zeroes} zeroes");
             }
         }
     }

@@ -30,15 +30,19 @@ impl GivenUp {
     /// marker's own word on which run it belongs to, an answer that stands anywhere is another turn's.
     pub fn is_answered_by(&self, session: &Session, evidence: &Evidence) -> bool {
         let rows = if self.run.is_some() { self.turn.clone() } else { 0..session.len(List::Messages) };
-        let said: Vec<String> = rows
-            .filter_map(|at| session.message(at))
-            .filter(|row| row.role() == "assistant" && !row.is_error())
-            .map(|row| normal_form(&row.content()))
-            .collect();
-        let mut words =
-            evidence.folded.rows.iter().map(|row| normal_form(&row.content)).filter(|text| !text.is_empty());
-        words.any(|words| said.iter().any(|said| said.contains(&words)))
+        is_said(session, rows, evidence)
     }
+}
+
+/// Whether any of an answer's words stand in one of these rows.
+fn is_said(session: &Session, rows: Range<usize>, evidence: &Evidence) -> bool {
+    let said: Vec<String> = rows
+        .filter_map(|at| session.message(at))
+        .filter(|row| row.role() == "assistant" && !row.is_error())
+        .map(|row| normal_form(&row.content()))
+        .collect();
+    let mut words = evidence.folded.rows.iter().map(|row| normal_form(&row.content)).filter(|text| !text.is_empty());
+    words.any(|words| said.iter().any(|said| said.contains(&words)))
 }
 
 /// The markers that gave up.
@@ -87,6 +91,10 @@ pub fn add_answer(
     now: Timestamp,
 ) -> Result<bool, NotAList> {
     let turn = place_of(session, run, began);
+    // Where nothing names the run, its words may stand anywhere.
+    if turn.user.is_none() && is_said(session, 0..session.len(List::Messages), evidence) {
+        return Ok(false);
+    }
     let provenance = evidence.provenance(run);
     let merged = merge(session, &turn, &evidence.folded, provenance, now.whole_seconds())?;
     if merged == Merged::default() {

@@ -92,7 +92,12 @@ impl FileStorage {
                 Ok(Some(tombstone)) if is_plain(&tombstone.generation) => tombstone.generation,
                 Ok(None) => continue,
                 // It is there, so the session is deleted; only the folder in the trash gets another name.
-                Ok(Some(_)) | Err(StorageError::Damaged { .. }) => uuid4(&*self.entropy),
+                Ok(Some(_)) | Err(StorageError::Damaged { .. } | StorageError::TooLarge { .. }) => {
+                    uuid4(&*self.entropy)
+                }
+                Err(StorageError::Io { source, .. }) if source.kind() == std::io::ErrorKind::IsADirectory => {
+                    uuid4(&*self.entropy)
+                }
                 Err(error) => return Err(error),
             };
             self.move_parts(&session, &generation)?;
