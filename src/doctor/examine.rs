@@ -168,7 +168,8 @@ impl Ward<'_> {
             let finding = of_session(Finding::new(Code::OpenPermissions, severity, file.clone()));
             let message = format!("others than its owner may {what} this (mode ...{rights:02o})");
             told.tell(finding.says(message, "leave it to its owner alone"));
-            told.treatments.extend(self.wants(Code::OpenPermissions).then_some(Treatment::Private(file)));
+            let is_treated = self.wants(Code::OpenPermissions) && !self.is_live;
+            told.treatments.extend(is_treated.then_some(Treatment::Private(file)));
         }
     }
 }

@@ -327,11 +327,14 @@ impl Ward<'_> {
 
     /// Makes the list of the sessions anew if it was wrong; otherwise it learns of what changed.
     fn renew_indexes(&self, findings: &[Finding], done: &mut Vec<Action>) {
-        let is_wrong = |finding: &Finding| finding.code == Code::IndexDrift && finding.severity == Severity::Warning;
+        let is_wrong = |finding: &&Finding| finding.code == Code::IndexDrift && finding.severity == Severity::Warning;
         let action = self.index_action(findings);
-        let retired = match findings.iter().any(is_wrong) && action.is_some() {
-            true => self.files.retire_indexes(),
-            false => Ok(()),
+        let wrong: Vec<&Finding> = findings.iter().filter(is_wrong).filter(|_| action.is_some()).collect();
+        // The other list alone is no reason: it is moved away before the first change, and then nobody knows of it.
+        let ours = self.relative(self.files.layout().index());
+        let retired = match wrong.is_empty() {
+            false => self.files.retire_indexes(wrong.iter().any(|finding| finding.file == ours)),
+            true => Ok(()),
         };
         let index = Index::new(Arc::clone(&self.storage), self.options.clock.clone());
         let has_index = matches!(self.storage.index_notes(), Ok(Some(_)));

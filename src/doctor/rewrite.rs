@@ -25,6 +25,8 @@ pub(super) struct Cure {
     restorable: BTreeSet<u64>,
     /// The highest number that may have been given to an event, if the journal will no longer show that.
     pub(super) seq_floor: Option<u64>,
+    /// Whether we wrote any of its lines.
+    has_our_lines: bool,
 }
 
 impl Cure {
@@ -62,7 +64,8 @@ impl Cure {
         let floor = look.last_seq + torn;
         let seq_floor = (is_open && floor > look.highest).then_some(floor);
         let restorable = look.restorable.clone();
-        Some(Cure { run: run.clone(), codes, suspects, repeats, restorable, seq_floor })
+        let has_our_lines = look.has_our_lines;
+        Some(Cure { run: run.clone(), codes, suspects, repeats, restorable, seq_floor, has_our_lines })
     }
 
     /// An event's bytes, with a checksum that is right if only that was damaged.
@@ -92,7 +95,7 @@ impl Cure {
     ) -> Result<Option<std::path::PathBuf>, CureFailure> {
         let Some(old) = storage.journal_bytes(session, &self.run)? else { return Ok(None) };
         if let Some(floor) = self.seq_floor {
-            storage.raise_seq_floor(session, &self.run, floor)?;
+            storage.raise_seq_floor(session, &self.run, floor, self.has_our_lines)?;
         }
         let expected = self.events_of(scanner, &*old, session)?;
         let mut new = storage.rewrite_journal(session, &self.run)?;

@@ -112,15 +112,27 @@ impl<'w> Transcript<'w> {
         for marker in given_up(&self.before) {
             self.check_given_up(&marker, told, &mut wanted);
         }
+        let mut grown = Vec::new();
         for growing in &watch.growing {
             let Some(run) = self.runs.iter().find(|run| run.run.as_str() == growing.run) else { continue };
-            if growing.differs_from(run.look.bytes) && self.ward.wants(Code::GaveUpButReadable) {
-                let evidence = || look(&self.ward.storage, &self.id, &growing.run);
-                wanted.entry(growing.run.clone()).or_insert_with(evidence);
+            let is_known = wanted.contains_key(&growing.run);
+            if growing.differs_from(run.look.bytes) && self.ward.wants(Code::ArmedMarker) && !is_known {
+                wanted.insert(growing.run.clone(), look(&self.ward.storage, &self.id, &growing.run));
+                grown.push(growing.run.clone());
             }
         }
-        self.decide(pending, wanted);
+        let settled = self.decide(pending, wanted);
+        for run in grown.iter().filter(|run| settled.contains(run)) {
+            self.tell_grown(run, told);
+        }
         self.check_lengths(told);
+    }
+
+    /// Tells of a journal that holds more than the rows above its marker.
+    fn tell_grown(&self, run: &str, told: &mut Examined) {
+        let message = format!("more of the interrupted answer of run {run} has arrived than stands in the transcript");
+        let finding = Finding { run: RunId::parse(run).ok(), ..self.finding(Code::ArmedMarker, Severity::Info) };
+        told.tell(finding.says(message, "bring it in above its marker, as the next full read would"));
     }
 
     /// Markers that note more of a journal than it holds: cut since, it would not be looked at if it grew by as much.
@@ -212,10 +224,10 @@ impl<'w> Transcript<'w> {
         unnamed.next().is_none().then(|| only.run.to_string())
     }
 
-    /// The same decision as a live read makes.
-    fn decide(&mut self, pending: Option<Evidence>, runs: HashMap<String, Evidence>) {
+    /// The same decision as a live read makes. Gives the runs for which something changes.
+    fn decide(&mut self, pending: Option<Evidence>, runs: HashMap<String, Evidence>) -> Vec<String> {
         if self.ward.is_live || pending.is_none() && runs.is_empty() {
-            return;
+            return Vec::new();
         }
         let wants_core = pending.is_some() && self.before.is_empty(List::Messages);
         let core = || self.ward.storage.core_transcript(&self.id).ok().flatten();
@@ -228,9 +240,12 @@ impl<'w> Transcript<'w> {
             runs,
         };
         // A list that is no list is left as it is.
-        if let Ok(Some(plan)) = self.hopeful_session().and_then(|session| plan(&session, &facts)) {
-            self.take_over(plan);
-        }
+        let Ok(Some(plan)) = self.hopeful_session().and_then(|session| plan(&session, &facts)) else {
+            return Vec::new();
+        };
+        let settled = plan.steps.iter().map(|(run, _)| run.clone()).collect();
+        self.take_over(plan);
+        settled
     }
 
     fn hopeful_session(&self) -> Result<Session, NotAList> {

@@ -173,6 +173,11 @@ fn whole_number(noted: &str) -> Option<f64> {
     number(noted).filter(|number| number.fract() == 0.0)
 }
 
+/// Whether a marker says that what had arrived stands above it.
+pub fn says_recovered(row: &Row) -> bool {
+    row.content().contains("recovered from the run journal")
+}
+
 /// Whether a row says that an answer was interrupted.
 pub fn is_interrupted(row: &Row) -> bool {
     row.is_error() && row.fields().text("type").as_deref() == Some("interrupted")

@@ -7,7 +7,7 @@ use super::finding::{final_marker, finding_of};
 use super::merge::{Merged, merge};
 use super::turn::Turn;
 use crate::clock::Timestamp;
-use crate::model::marker::{self, Retry, interrupted_marker, is_interrupted};
+use crate::model::marker::{self, Retry, interrupted_marker, is_interrupted, says_recovered};
 use crate::model::{List, NotAList, Row, Session, normal_form};
 
 /// A marker that hopes for nothing any more, above which no journal's output stands.
@@ -54,7 +54,7 @@ pub fn given_up(session: &Session) -> Vec<GivenUp> {
 fn given_up_at(session: &Session, at: usize) -> Option<GivenUp> {
     let row = session.message(at)?;
     let is_final = row.fields().text("interruption_cause").as_deref() == Some("stopped_by_user");
-    if !is_interrupted(&row) || Retry::of(&row).is_some() || is_final {
+    if !is_interrupted(&row) || Retry::of(&row).is_some() || is_final || says_recovered(&row) {
         return None;
     }
     let run = row.run().map(|run| run.into_owned());

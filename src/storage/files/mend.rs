@@ -158,7 +158,7 @@ impl FileStorage {
     }
 
     /// A name in a folder that nothing has.
-    fn free_name(&self, folder: &Path, name: &str) -> Result<PathBuf, StorageError> {
+    pub(super) fn free_name(&self, folder: &Path, name: &str) -> Result<PathBuf, StorageError> {
         let mut path = folder.join(name);
         for number in 2_u64.. {
             if optional(self.disk.stat(&path)).attempt("look at", &path)?.is_none() {
@@ -193,13 +193,21 @@ impl FileStorage {
         self.disk.make_private(&path).attempt("make private", &path)
     }
 
-    /// Notes that numbers up to this one may have been given to events, although the journal no longer shows them.
-    pub fn raise_seq_floor(&self, session: &SessionId, run: &RunId, floor: u64) -> Result<(), StorageError> {
+    /// Notes that numbers up to this one may have been given to events, although the journal no longer shows them. A run
+    /// of ours whose record is lost takes no more events, and a new record would let it: it gets none.
+    pub fn raise_seq_floor(
+        &self,
+        session: &SessionId,
+        run: &RunId,
+        floor: u64,
+        is_ours: bool,
+    ) -> Result<(), StorageError> {
         self.must_repair()?;
         let birth = Birth { begun_at: self.clock.now().seconds(), lease_seconds: None };
         let path = self.layout.run_record(session, run);
         let record = match read_small::<RunRecord>(&*self.disk, &path) {
             Ok(Some(record)) => record,
+            Ok(None) if is_ours => return Ok(()),
             Ok(None) => RunRecord { is_foreign: true, ..self.new_record(&birth) },
             // Nobody knows any more in which boot it began, so that it takes no more events.
             Err(StorageError::Damaged { .. }) => {
@@ -208,20 +216,19 @@ impl FileStorage {
             }
             Err(error) => return Err(error),
         };
-        if record.last_seq_floor >= floor {
-            return Ok(());
-        }
-        self.write_record(session, run, &RunRecord { last_seq_floor: floor, ..record })?;
+        // Also if it is noted: whoever noted it may have died before that was durable.
+        let last_seq_floor = record.last_seq_floor.max(floor);
+        self.write_record(session, run, &RunRecord { last_seq_floor, ..record })?;
         self.sync_folders_of(session)
     }
 
-    /// Moves the reference program's list to the kept files, and empties ours, which is kept too, to be made anew. One that
-    /// is empty is found to be behind, so that a crash here is made up for.
-    pub fn retire_indexes(&self) -> Result<(), StorageError> {
+    /// Moves the reference program's list to the kept files, and empties ours if it is wrong, to be made anew; it is kept
+    /// too. One that is empty is found to be behind, so that a crash here is made up for.
+    pub fn retire_indexes(&self, is_ours_wrong: bool) -> Result<(), StorageError> {
         self.must_repair()?;
         self.retire_foreign_index()?;
         let path = self.layout.index();
-        if optional(self.disk.stat(&path)).attempt("look at", &path)?.is_some() {
+        if is_ours_wrong && optional(self.disk.stat(&path)).attempt("look at", &path)?.is_some() {
             self.keep_file(&self.layout.kept(), &path)?;
             self.replace(&path, b"")?;
         }

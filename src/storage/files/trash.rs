@@ -58,9 +58,18 @@ impl FileStorage {
     fn move_parts(&self, session: &SessionId, generation: &str) -> Result<(), StorageError> {
         let folder = self.layout.trash_of(session, generation);
         self.ensure_dirs(&folder)?;
-        self.move_part(&self.layout.journals_of(session), &folder.join("run_journal"))?;
-        self.move_part(&self.layout.backup(session), &folder.join("session.json.bak"))?;
-        self.move_part(&self.layout.sidecar(session), &folder.join("session.json"))
+        let parts = [
+            (self.layout.journals_of(session), "run_journal"),
+            (self.layout.backup(session), "session.json.bak"),
+            (self.layout.sidecar(session), "session.json"),
+        ];
+        for (part, name) in parts {
+            if optional(self.disk.stat(&part)).attempt("look at", &part)?.is_some() {
+                // Another program may have written the session again after it was deleted: both are in the trash then.
+                self.move_part(&part, &self.free_name(&folder, name)?)?;
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn move_part(&self, from: &Path, to: &Path) -> Result<(), StorageError> {
@@ -84,7 +93,8 @@ impl FileStorage {
         }
         let journals = self.layout.journals();
         let with_journals = optional(self.disk.read_dir(&journals)).attempt("list", &journals)?.unwrap_or_default();
-        let left = root_names.iter().filter_map(|entry| Layout::session_of(&entry.name));
+        let of_name = |name: &str| Layout::session_of(name).or_else(|| Layout::session_of_backup(name));
+        let left = root_names.iter().filter_map(|entry| of_name(&entry.name));
         let left = left.chain(with_journals.iter().filter_map(|entry| SessionId::parse(&entry.name).ok()));
         for session in left.filter(|session| deleted.contains(session)).collect::<HashSet<_>>() {
             let path = self.layout.tombstone(&session);
