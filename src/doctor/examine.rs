@@ -1,6 +1,6 @@
 //! One session, looked at whole: its files, its journals, its document.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::finding::{Code, Finding, Severity};
 use super::rebuild::Broken;
@@ -9,7 +9,7 @@ use super::transcript::Transcript;
 use super::ward::{Examined, Treatment, Ward};
 use crate::format::{Scanner, Unreadable, read_session};
 use crate::model::{List, Session, SessionId};
-use crate::storage::{Document, SessionFound, StorageError, Strays};
+use crate::storage::{Document, Layout, SessionFound, StorageError, Strays};
 
 impl Ward<'_> {
     /// Looks at one session.
@@ -156,7 +156,7 @@ impl Ward<'_> {
         for file in strays.temps.into_iter().filter(|_| !self.is_live) {
             let finding = of_session(Finding::new(Code::StaleTemp, Severity::Info, file.clone()));
             let message = "somebody died while writing this file; nothing was said to be saved that is only here";
-            told.tell(finding.says(message, "move it to _kept/_temp"));
+            told.tell(finding.says(message, words_for_temp(&file)));
             told.treatments.extend(self.wants(Code::StaleTemp).then_some(Treatment::Temp(file)));
         }
         for (file, rights) in strays.open {
@@ -171,6 +171,15 @@ impl Ward<'_> {
             let is_treated = self.wants(Code::OpenPermissions) && !self.is_live;
             told.treatments.extend(is_treated.then_some(Treatment::Private(file)));
         }
+    }
+}
+
+/// What is done about a file that somebody did not finish writing.
+pub(super) fn words_for_temp(file: &Path) -> &'static str {
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    match Layout::is_repair_temp(&name) {
+        true => "remove it: it is a repair's, and all that it holds is elsewhere",
+        false => "move it to _kept/_temp",
     }
 }
 

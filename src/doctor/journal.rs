@@ -23,6 +23,8 @@ pub(super) struct Gap {
 pub(super) struct Repeat {
     pub(super) seq: u64,
     pub(super) offset: u64,
+    /// Where the line begins that it stands on.
+    pub(super) line: u64,
     /// Whether it is the same event, byte for byte.
     pub(super) is_same: bool,
 }
@@ -131,6 +133,10 @@ struct Looking {
     jumps: Vec<Jump>,
     damaged_since: u64,
     damaged_bytes_since: u64,
+    /// Where the last glued records end.
+    glued_to: u64,
+    /// Where the line of the last damage began, and where that damage ended.
+    damaged_line: Option<(u64, u64)>,
     /// Damaged lines behind the last good one, each of which may have had a number.
     unknown: u64,
     last_moment: Vec<u8>,
@@ -209,15 +215,26 @@ impl Looking {
             self.look.damage.push(*damage);
         }
         self.look.damaged += 1;
-        self.damaged_since += 1;
-        // Both records on a glued line are read.
-        if damage.kind != DamageKind::GluedRecords {
-            self.damaged_bytes_since += damage.bytes;
-            self.unknown += 1;
+        self.damaged_line = Some((damage.line, damage.offset + damage.bytes));
+        // Whole records on a glued line are read; a part of one is not, and may have had a number.
+        if damage.kind == DamageKind::GluedRecords {
+            self.glued_to = damage.offset + damage.bytes;
+            return;
         }
+        self.damaged_since += 1;
+        self.damaged_bytes_since += damage.bytes;
+        self.unknown += 1;
+    }
+
+    /// Where the line of an event begins. Before one that shares its line with others damage was told.
+    fn line_of(&self, event: u64) -> u64 {
+        self.damaged_line.filter(|(_, end)| event <= *end).map_or(event, |(line, _)| line)
     }
 
     fn note_event(&mut self, event: &EventRef<'_>) {
+        let line = self.line_of(event.offset);
+        self.damaged_since += u64::from(self.glued_to > 0 && event.offset >= self.glued_to);
+        self.glued_to = 0;
         let look = &mut self.look;
         look.events += 1;
         look.has_our_lines |= event.checked;
@@ -226,9 +243,9 @@ impl Looking {
         }
         look.end.add(event);
         match event.seq {
-            None => look.unnumbered.add(event.offset),
-            Some(_) if event.ids == Ids::Foreign => look.foreign.add(event.offset),
-            Some(seq) => self.note_number(seq, event.offset),
+            None => look.unnumbered.add(line),
+            Some(_) if event.ids == Ids::Foreign => look.foreign.add(line),
+            Some(seq) => self.note_number(seq, event.offset, line),
         }
         if let Some(moment) = event.created_at {
             if self.look.first_at.is_none() {
@@ -240,19 +257,19 @@ impl Looking {
         (self.damaged_since, self.damaged_bytes_since) = (0, 0);
     }
 
-    fn note_number(&mut self, seq: u64, offset: u64) {
+    fn note_number(&mut self, seq: u64, offset: u64, line: u64) {
         self.unknown = 0;
         if !self.look.seen.insert(seq) {
             self.look.repeated += 1;
             if self.look.repeats.len() < DOCTOR_PLACES_MAX {
-                self.look.repeats.push(Repeat { seq, offset, is_same: false });
+                self.look.repeats.push(Repeat { seq, offset, line, is_same: false });
             }
             return;
         }
         if seq > self.look.highest + 1 && self.jumps.len() < DOCTOR_PLACES_MAX {
             let numbers = self.look.highest + 1..=seq - 1;
             let (damaged, damaged_bytes) = (self.damaged_since, self.damaged_bytes_since);
-            self.jumps.push(Jump { numbers, offset, damaged, damaged_bytes });
+            self.jumps.push(Jump { numbers, offset: line, damaged, damaged_bytes });
         }
         self.look.highest = self.look.highest.max(seq);
     }

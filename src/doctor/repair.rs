@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::examine::words_for_temp;
 use super::finding::{Code, Finding, Severity, set_or_null};
 use super::options::DoctorOptions;
 use super::report::Report;
@@ -127,8 +128,9 @@ pub fn repair_on(disk: SharedDisk, root: &Path, options: &DoctorOptions) -> Resu
         let is_live = files.is_held()?;
         draw_up(&Ward::new(files, options, is_live)?)?
     };
-    let Drawn { repair: Repair { report, mut actions, .. }, by_opening, .. } = planned;
-    if actions.is_empty() && !report.summary.is_live {
+    let Drawn { repair: Repair { report, mut actions, .. }, by_opening, is_closed, .. } = planned;
+    // A directory of a newer program is refused when it is opened to be written.
+    if actions.is_empty() && !report.summary.is_live && !is_closed {
         return Ok(Repair { report, actions, is_applied: true });
     }
     let files = open(disk, root, options, Mode::Write)?;
@@ -157,6 +159,8 @@ struct Drawn {
     sessions: Vec<SessionId>,
     /// What is to be done outside the sessions.
     directory: Option<Examined>,
+    /// Whether there is something to do, and a newer program at home.
+    is_closed: bool,
 }
 
 /// Looks at everything and says what is to be done.
@@ -197,12 +201,13 @@ fn draw_up(ward: &Ward<'_>) -> Result<Drawn, DoctorError> {
     report.sort();
     actions.extend(directory.iter().filter_map(|_| ward.index_action(&report.findings)));
     // Nothing is written where a newer program is at home, nor for the sake of what nobody asked for.
-    let is_closed = report.findings.iter().any(|finding| finding.code == Code::NewerFormat);
+    let is_newer = report.findings.iter().any(|finding| finding.code == Code::NewerFormat);
+    let is_closed = is_newer && !actions.is_empty();
     if is_closed || actions.len() == by_opening && !is_wanted {
         actions.clear();
     }
     let by_opening = by_opening.min(actions.len());
-    Ok(Drawn { repair: Repair { report, actions, is_applied: false }, by_opening, sessions, directory })
+    Ok(Drawn { repair: Repair { report, actions, is_applied: false }, by_opening, sessions, directory, is_closed })
 }
 
 impl Action {
@@ -228,7 +233,7 @@ impl Ward<'_> {
             (Treatment::Document(new), Some(id)) => {
                 Action::new(new.codes.iter().copied(), self.relative(layout.sidecar(id)), &new.words.join("; "))
             }
-            (Treatment::Temp(file), _) => Action::new([Code::StaleTemp], file.clone(), "move it to _kept/_temp"),
+            (Treatment::Temp(file), _) => Action::new([Code::StaleTemp], file.clone(), words_for_temp(file)),
             (Treatment::Private(file), _) => {
                 Action::new([Code::OpenPermissions], file.clone(), "leave it to its owner alone")
             }
@@ -240,18 +245,25 @@ impl Ward<'_> {
     /// Journals first; what becomes of the document is decided when they are as they will be.
     fn treat_session(&self, session: &SessionId, scanner: &mut Scanner, done: &mut Vec<Action>) {
         let is_document = |treatment: &Treatment| matches!(treatment, Treatment::Document(_));
+        let mut examined = self.examine(session, scanner);
+        examined.treatments.retain(|treatment| !is_document(treatment));
         for _ in 0..ROUNDS_MAX {
-            let mut examined = self.examine(session, scanner);
-            examined.treatments.retain(|treatment| !is_document(treatment));
             let before = done.len();
             self.act(Some(session), examined, scanner, done);
-            // What is too much to be remembered at once takes another round.
-            let has_more = |action: &Action| action.run.is_some() && action.is_done();
-            if !done[before..].iter().any(has_more) {
+            let mended: Vec<RunId> = done[before..]
+                .iter()
+                .filter(|action| action.is_done())
+                .filter_map(|action| action.run.clone())
+                .collect();
+            examined = self.examine(session, scanner);
+            // What was too much to be remembered at once takes another round.
+            let has_more =
+                |treatment: &Treatment| matches!(treatment, Treatment::Journal(cure) if mended.contains(&cure.run));
+            if !examined.treatments.iter().any(has_more) {
                 break;
             }
+            examined.treatments.retain(has_more);
         }
-        let mut examined = self.examine(session, scanner);
         examined.treatments.retain(is_document);
         self.act(Some(session), examined, scanner, done);
     }
@@ -338,8 +350,8 @@ impl Ward<'_> {
         };
         let index = Index::new(Arc::clone(&self.storage), self.options.clock.clone());
         let has_index = matches!(self.storage.index_notes(), Ok(Some(_)));
-        let listed = if action.is_some() || has_index { index.all().map(drop) } else { Ok(()) };
-        let outcome = match retired.and(listed) {
+        let list = || if action.is_some() || has_index { index.all().map(drop) } else { Ok(()) };
+        let outcome = match retired.and_then(|()| list()) {
             Ok(()) => Outcome::Done { kept: None },
             Err(error) => Outcome::Failed { why: with_cause(&error) },
         };

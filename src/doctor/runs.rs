@@ -218,7 +218,7 @@ fn repeated_place(repeat: &Repeat) -> Place {
             (Severity::Damage, Words::Left(message, "both are whole, and nobody can tell which was meant"))
         }
     };
-    (Code::DuplicateSeq, severity, Some(repeat.offset), words)
+    (Code::DuplicateSeq, severity, Some(repeat.line), words)
 }
 
 /// What is known of missing numbers: some were never given, others went with damage that a repair cut out.

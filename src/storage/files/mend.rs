@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use super::record::RunRecord;
-use super::write::{open_plain, read_small};
+use super::write::{open_plain, read_small, to_json_line};
 use super::{FileBytes, FileStorage, Purpose};
 use crate::limits::READ_CHUNK_BYTES;
 use crate::model::{RunId, SessionId};
@@ -218,8 +218,8 @@ impl FileStorage {
         };
         // Also if it is noted: whoever noted it may have died before that was durable.
         let last_seq_floor = record.last_seq_floor.max(floor);
-        self.write_record(session, run, &RunRecord { last_seq_floor, ..record })?;
-        self.sync_folders_of(session)
+        self.sync_folders_of(session)?;
+        self.replace(&path, &to_json_line(&RunRecord { last_seq_floor, ..record })).map(drop)
     }
 
     /// Moves the reference program's list to the kept files, and empties ours if it is wrong, to be made anew; it is kept

@@ -1,0 +1,15 @@
+//! The doctor: what it finds in a data directory, what a repair makes of it, and what both leave alone.
+#![cfg(unix)]
+
+mod accidents;
+mod anything;
+mod codes;
+mod command;
+mod data;
+mod live;
+mod markers;
+mod rebuild;
+mod recorded;
+mod repairs;
+mod rows;
+mod scenes;
