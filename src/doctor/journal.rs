@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 
 use crate::format::{Damage, DamageKind, EventRef, Ids, LineShape, Record, Scanner, with_checksum_restored};
 use crate::journal::RunEnd;
-use crate::limits::{DOCTOR_PLACES_MAX, READ_CHUNK_BYTES};
+use crate::limits::{DOCTOR_PLACES_MAX, LINE_BYTES_MAX, READ_CHUNK_BYTES};
 use crate::model::{RunId, SeenSeqs, SessionId, TerminalState};
 use crate::storage::{JournalBytes, StorageError};
 
@@ -166,7 +166,9 @@ pub(super) fn look_through(
 
 /// The event that damaged bytes were, if only their checksum is damaged.
 pub(super) fn restored(bytes: &dyn JournalBytes, damage: &Damage) -> Result<Option<Vec<u8>>, StorageError> {
-    if damage.kind != DamageKind::ChecksumMismatch {
+    use DamageKind::{BadJson, BadUtf8, ChecksumMismatch, NulRun};
+    let may_be_one = matches!(damage.kind, ChecksumMismatch | BadJson | BadUtf8 | NulRun);
+    if !may_be_one || damage.bytes > LINE_BYTES_MAX as u64 {
         return Ok(None);
     }
     let (mut line, mut filled) = (vec![0; damage.bytes as usize], 0);

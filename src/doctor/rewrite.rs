@@ -75,7 +75,7 @@ impl Cure {
     }
 
     fn restores(&self, damage: &Damage) -> bool {
-        self.codes.contains(&Code::ChecksumMismatch) && self.restorable.contains(&damage.offset)
+        self.codes.contains(&damage.kind.into()) && self.restorable.contains(&damage.offset)
     }
 
     fn is_suspect(&self, start: u64, end: u64) -> bool {

@@ -152,6 +152,18 @@ impl Data {
         allow(&path, 0o600);
     }
 
+    /// Puts an empty file where a folder is, if there is one.
+    pub(crate) fn replace_by_file(&self, name: &str) {
+        let _ = fs::remove_dir_all(self.path(name));
+        self.put(name, b"");
+    }
+
+    /// Puts a folder where a file is, if there is one.
+    pub(crate) fn replace_by_folder(&self, name: &str) {
+        let _ = fs::remove_file(self.path(name));
+        make_folder(&self.path(name));
+    }
+
     pub(crate) fn remove(&self, name: &str) {
         fs::remove_file(self.path(name)).unwrap();
     }

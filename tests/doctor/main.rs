@@ -8,6 +8,7 @@ mod command;
 mod data;
 mod live;
 mod markers;
+mod odd;
 mod rebuild;
 mod recorded;
 mod repairs;
