@@ -104,20 +104,20 @@ impl Ward<'_> {
         let finding = |code, severity| Finding::new(code, severity, run.file.clone()).of_run(session, &run.run);
         let before = if look.gaps.is_empty() { Vec::new() } else { self.looks_before(session, run, scanner) };
         let mut findings: Vec<Finding> = Vec::new();
-        let mut tell = |places: Vec<Place>| {
-            for (at, (code, severity, offset, words)) in places.into_iter().enumerate() {
+        let mut tell = |places: &mut dyn Iterator<Item = Place>| {
+            for (at, (code, severity, offset, words)) in places.enumerate() {
                 match at < DOCTOR_FINDINGS_PER_JOURNAL_MAX {
                     true => findings.push(Finding { offset, ..finding(code, severity).told(words) }),
                     false => told.untold.add(severity, 1),
                 }
             }
         };
-        tell(self.damaged_places(look));
-        tell(look.spoilt.iter().map(spoilt_place).collect());
-        tell(look.repeats.iter().map(repeated_place).collect());
-        tell(self.odd_places(run));
-        tell(look.gaps.iter().map(|gap| missing_place(run, gap, &before)).collect());
-        tell(self.dead_run(run).into_iter().collect());
+        tell(&mut self.damaged_places(look));
+        tell(&mut look.spoilt.iter().map(spoilt_place));
+        tell(&mut look.repeats.iter().map(repeated_place));
+        tell(&mut self.odd_places(run).into_iter());
+        tell(&mut look.gaps.iter().map(|gap| missing_place(run, gap, &before)));
+        tell(&mut self.dead_run(run).into_iter());
         told.untold.add(Severity::Damage, look.damaged - look.damage.len() as u64);
         told.untold.add(Severity::Warning, look.repeated - look.repeats.len() as u64);
         told.findings.append(&mut findings);
@@ -128,16 +128,16 @@ impl Ward<'_> {
     }
 
     /// What is damaged, but for the unfinished last line of a live run, which is being written.
-    fn damaged_places(&self, look: &JournalLook) -> Vec<Place> {
-        let is_settled = |damage: &&Damage| !(self.is_live && look.is_tail(damage));
-        let place = |damage: &Damage| {
+    fn damaged_places<'l>(&'l self, look: &'l JournalLook) -> impl Iterator<Item = Place> + 'l {
+        let is_settled = move |damage: &&Damage| !(self.is_live && look.is_tail(damage));
+        let place = move |damage: &Damage| {
             let words = match look.restorable.contains(&damage.offset) {
                 true => Words::Mended(CHECKSUM_ALONE.to_owned(), PUT_RIGHT),
                 false => words_of(damage),
             };
             (damage.kind.into(), Severity::Damage, Some(damage.line), words)
         };
-        look.damage.iter().filter(is_settled).map(place).collect()
+        look.damage.iter().filter(is_settled).map(place)
     }
 
     /// Events that are read, and are not as they should be. Each kind is told once.
@@ -168,7 +168,7 @@ impl Ward<'_> {
             ),
         ];
         let place = |(code, several, what, why): (Code, Several, &str, &'static str)| {
-            let message = format!("{} events here {what}", several.count);
+            let message = format!("events here that {what}: {}", several.count);
             (several.count > 0).then_some((code, Severity::Warning, Some(several.first), Words::Left(message, why)))
         };
         kinds.into_iter().filter_map(place).collect()
