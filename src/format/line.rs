@@ -178,6 +178,25 @@ impl<'a> OwnParts<'a> {
     #[inline]
     fn find_checked(line: &'a [u8], shape: &LineShape) -> Option<Self> {
         let behind_start = line.strip_prefix(&*shape.start)?;
+        let (parts, rest) = Self::head(behind_start, shape)?;
+        let payload = rest.get(..rest.len().checked_sub(CRC_BYTES)?)?;
+        let is_right = checksum_behind(shape.start_crc, behind_start) == Some(true);
+        let is_clean = is_clean_text(parts.name) && is_clean_text(payload) && is_clean_text(parts.terminal_state);
+        let is_ours = !payload.is_empty() && is_right && is_clean;
+        is_ours.then_some(OwnParts { payload, checked: true, ..parts })
+    }
+
+    /// The same without a checksum, so that each part has to be JSON by itself.
+    fn find_plain(line: &'a [u8], shape: &LineShape) -> Option<Self> {
+        let (parts, rest) = Self::head(line.strip_prefix(&*shape.start)?, shape)?;
+        let payload = rest.strip_suffix(b"}")?;
+        let is_clean = is_clean_text(parts.name) && is_clean_text(parts.terminal_state) && is_number(parts.created_at);
+        (is_clean && is_json(payload)).then_some(OwnParts { payload, ..parts })
+    }
+
+    /// Everything before the payload, which is still to be found in the rest.
+    #[inline(always)]
+    fn head(behind_start: &'a [u8], shape: &LineShape) -> Option<(Self, &'a [u8])> {
         let mut rest = Rest(behind_start);
         let digits = rest.digits()?;
         rest.skip(b"\",\"seq\":")?;
@@ -186,38 +205,8 @@ impl<'a> OwnParts<'a> {
         let name = rest.name()?;
         let created_at = rest.moment()?;
         let (terminal, terminal_state) = rest.terminal()?;
-        let payload = rest.0.get(..rest.0.len().checked_sub(CRC_BYTES)?)?;
-        let is_right = checksum_behind(shape.start_crc, behind_start) == Some(true);
-        let is_clean = is_clean_text(name) && is_clean_text(payload) && is_clean_text(terminal_state);
-        if payload.is_empty() || !is_right || !is_clean {
-            return None;
-        }
         let seq = Some(number_of(digits)).filter(is_usable)?;
-        Some(OwnParts { seq, name, created_at, terminal, terminal_state, payload, checked: true })
-    }
-
-    /// The same without a checksum, so that each part has to be JSON by itself.
-    fn find_plain(line: &'a [u8], shape: &LineShape) -> Option<Self> {
-        let mut rest = Rest(line.strip_prefix(&*shape.start)?);
-        let digits = rest.digits()?;
-        rest.skip(b"\",\"seq\":")?;
-        rest.skip(digits)?;
-        rest.skip(&shape.middle)?;
-        let name = rest.name()?;
-        let created_at = rest.moment()?;
-        let (terminal, terminal_state) = rest.terminal()?;
-        let payload = rest.0.strip_suffix(b"}")?;
-        let seq = Some(number_of(digits)).filter(is_usable)?;
-        let is_clean = is_clean_text(name) && is_clean_text(terminal_state) && is_number(created_at);
-        (is_clean && is_json(payload)).then_some(OwnParts {
-            seq,
-            name,
-            created_at,
-            terminal,
-            terminal_state,
-            payload,
-            checked: false,
-        })
+        Some((OwnParts { seq, name, created_at, terminal, terminal_state, payload: b"", checked: false }, rest.0))
     }
 
     /// The event on the line that was taken apart.
