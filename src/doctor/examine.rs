@@ -6,7 +6,7 @@ use super::finding::{Code, Finding, Severity};
 use super::rebuild::Broken;
 use super::runs::{RunLook, with_cause};
 use super::transcript::Transcript;
-use super::ward::{Examined, Treatment, Ward};
+use super::ward::{Examined, NewDocument, Treatment, Ward};
 use crate::format::{Scanner, Unreadable, read_session};
 use crate::model::{List, Session, SessionId};
 use crate::storage::{Document, Layout, SessionFound, StorageError, Strays};
@@ -57,7 +57,9 @@ impl Ward<'_> {
             Ok(mut session) => {
                 session.set_base(revision.clone());
                 let is_list = session.is_list(List::Messages);
-                if !has_lost_messages(&session) || is_list && !self.knows_more(id, runs, scanner) {
+                if !has_lost_messages(&session)
+                    || is_list && !self.knows_more(id, session.len(List::Messages), runs, scanner)
+                {
                     return Transcript::new(self, session, runs).examine(told);
                 }
                 None
@@ -69,18 +71,27 @@ impl Ward<'_> {
         let finding = self.unreadable(id).at(offset);
         let broken = Broken { id, bytes, revision: Some(revision), code: Code::SidecarUnreadable };
         let message = match reason {
-            None => "the file of this session has no list of messages, though it should; they are not shown".to_owned(),
+            None => {
+                "the file of this session has fewer messages than it says; those that are lost are not shown".to_owned()
+            }
             Some(reason) => format!("the file of this session cannot be read ({reason}); the session is not shown"),
         };
         self.tell_rebuilt(finding, message, broken, runs, scanner, told);
     }
 
-    /// Whether anything knows messages of a session that has none.
-    fn knows_more(&self, id: &SessionId, runs: &[RunLook], scanner: &mut Scanner) -> bool {
+    /// Whether anything knows more messages than these.
+    fn knows_more(&self, id: &SessionId, rows: usize, runs: &[RunLook], scanner: &mut Scanner) -> bool {
         let bytes = self.storage.document(id).ok().flatten().map(|document| document.bytes);
         let broken = Broken { id, bytes, revision: None, code: Code::SidecarUnreadable };
-        let new = self.rebuild(broken, runs, scanner).and_then(|new| read_session(id, new.bytes).ok());
-        new.is_some_and(|new| !new.is_empty(List::Messages))
+        let new = self.made_again(broken, runs, scanner).and_then(|new| read_session(id, new.bytes).ok());
+        new.is_some_and(|new| new.len(List::Messages) > rows)
+    }
+
+    /// From whatever knows messages, else from the journals.
+    fn made_again(&self, broken: Broken<'_>, runs: &[RunLook], scanner: &mut Scanner) -> Option<NewDocument> {
+        let Broken { id, bytes, revision, code } = broken;
+        let again = || Broken { id, bytes: bytes.clone(), revision: revision.clone(), code };
+        self.rebuild(again(), runs, scanner).or_else(|| self.rebuild_from_journals(again(), runs))
     }
 
     /// A session without a document.
@@ -125,7 +136,7 @@ impl Ward<'_> {
         told: &mut Examined,
     ) {
         let (is_wanted, was_there) = (self.wants(broken.code) && !self.is_live, broken.revision.is_some());
-        let new = self.rebuild(broken, runs, scanner);
+        let new = self.made_again(broken, runs, scanner);
         told.tell(match &new {
             Some(new) if was_there => {
                 finding.says(message, format!("{}; the file as it is now is kept in _kept", new.words.join("; ")))
@@ -183,10 +194,10 @@ pub(super) fn words_for_temp(file: &Path) -> &'static str {
     }
 }
 
-/// Whether a document that says how many messages it has holds no list of them, or something else in its place.
+/// Whether a document holds fewer messages than it says, or something else in their place.
 fn has_lost_messages(session: &Session) -> bool {
     let stated: u64 = session.get("message_count").and_then(|count| count.parse().ok()).unwrap_or(0);
-    !session.is_list(List::Messages) || stated > 0 && session.is_empty(List::Messages)
+    !session.is_list(List::Messages) || stated > session.len(List::Messages) as u64
 }
 
 /// The first byte of the line on which a document is no JSON any more.

@@ -227,8 +227,11 @@ fn missing_place(run: &RunLook, gap: &Gap, before: &[JournalLook]) -> Place {
     let which = if first == last { format!("event {first}") } else { format!("events {first} to {last}") };
     let was_left_out = matches!(run.record, RecordFound::Read { last_seq_floor, .. } if last_seq_floor == last);
     let knew = |look: &JournalLook| look.seen.contains_any(&gap.numbers);
-    let meets = |known: &Gap| known.numbers.start() <= &last && known.numbers.end() >= &first;
-    let was_cut = |look: &JournalLook| look.damaged > 0 && !look.gaps.iter().any(meets);
+    let was_missing = |look: &JournalLook| {
+        let next = look.gaps.partition_point(|known| known.numbers.end() < &first);
+        look.gaps.get(next).is_some_and(|known| known.numbers.start() <= &last)
+    };
+    let was_cut = |look: &JournalLook| look.damaged > 0 && !was_missing(look);
     let (severity, words) = if before.iter().any(knew) {
         let message = format!("{which}: missing, though a journal in _kept still has some of them");
         (Severity::Damage, Words::Left(message, "nobody can tell why they went; the lines can be copied back by hand"))

@@ -57,6 +57,21 @@ impl<'w> Transcript<'w> {
         (self.after, self.words)
     }
 
+    /// The session with its cards beside the answers that their runs' journals name: those that point at none, or all of
+    /// them where rows were lost.
+    pub(super) fn with_cards_pointed(mut self, all: bool) -> Session {
+        let answers = self.answers();
+        for at in 0..self.after.len(List::ToolCalls) {
+            let Some(card) = self.after.item(List::ToolCalls, at).map(ToolCard::parse) else { continue };
+            let is_right = |index: usize| !all && points_at_answer(&self.after, index);
+            let target = answers.row_of(&card).filter(|_| !card.row_index().is_some_and(is_right));
+            if target.is_some() && target != card.row_index() {
+                self.point_card(at, target);
+            }
+        }
+        self.after
+    }
+
     fn finding(&self, code: Code, severity: Severity) -> Finding {
         let file = self.ward.relative(self.ward.files.layout().sidecar(&self.id));
         Finding::new(code, severity, file).of(&self.id)
@@ -300,13 +315,14 @@ impl<'w> Transcript<'w> {
                 Some(_) => finding.says(message, "let it point at the answer that its run's journal names"),
                 None => finding.leaves(message, "no journal tells where it belongs"),
             });
-            self.point_card(at, target);
+            if !self.ward.is_live && self.ward.wants(Code::RowIndexMismatch) {
+                self.point_card(at, target);
+            }
         }
     }
 
     fn point_card(&mut self, at: usize, target: Option<usize>) {
-        let is_wanted = !self.ward.is_live && self.ward.wants(Code::RowIndexMismatch);
-        let card = self.after.item(List::ToolCalls, at).map(ToolCard::parse).filter(|_| is_wanted);
+        let card = self.after.item(List::ToolCalls, at).map(ToolCard::parse);
         let (Some(mut card), Some(row)) = (card, target) else { return };
         card.set_row_index(row);
         if self.after.replace_item(List::ToolCalls, at, &card.fields().to_json()).is_ok() {

@@ -12,7 +12,7 @@ mod walk;
 pub use encode::LineEncoder;
 pub use index::{IndexLine, read_index_lines, write_index_line};
 pub use line::{EventRef, Ids, LineShape, with_checksum_restored};
-pub use salvage::salvage_session;
+pub use salvage::{Salvaged, salvage_session};
 pub use scan::{Damage, DamageKind, Record, Scanner};
 #[doc(hidden)]
 pub use sidecar::is_walked;

@@ -12,22 +12,32 @@ use serde_json::value::RawValue;
 use super::sidecar::read_session;
 use crate::model::{Fields, List, Session, SessionId, quote, text_of};
 
+/// What can still be read of a sidecar.
+#[derive(Debug)]
+pub struct Salvaged {
+    /// The session, with the rows and keys that are whole.
+    pub session: Session,
+    /// Whether no row can be missing: its list of messages was read from end to end.
+    pub has_all_messages: bool,
+}
+
 /// Reads what can be read of a damaged sidecar; nothing if that is no more than an empty session.
-pub fn salvage_session(id: &SessionId, bytes: &[u8]) -> Option<Session> {
+pub fn salvage_session(id: &SessionId, bytes: &[u8]) -> Option<Salvaged> {
     let text = cleaned(bytes);
     let first = first_value(&text).map(|value| value.0).unwrap_or_default();
     let whole = |text: &str| read_session(id, text.as_bytes().to_vec()).ok().filter(has_messages);
     if let Some(session) = whole(&text).or_else(|| whole(&without_nan(&text))).or_else(|| whole(first)) {
-        return Some(session);
+        return Some(Salvaged { session, has_all_messages: true });
     }
     let mut parts = Parts::default();
-    let mut walk = Walk { text: &text, at: 0, indent: None, effort: 0 };
-    walk.gather(&mut parts);
+    Walk::new(&text).gather(&mut parts);
     if parts.items(List::Messages).is_empty() && !parts.take_renamed_messages() {
-        Walk { text: &text, at: 0, indent: None, effort: 0 }.gather_loose(&mut parts);
+        parts.lists.clear();
+        Walk::new(&text).gather_loose(&mut parts);
     }
     let session = read_session(id, parts.to_json(id).into_bytes()).ok()?;
-    (!parts.keys.is_empty() || has_messages(&session)).then_some(session)
+    let is_something = !parts.keys.is_empty() || has_messages(&session);
+    is_something.then_some(Salvaged { session, has_all_messages: parts.has_all_messages })
 }
 
 fn has_messages(session: &Session) -> bool {
@@ -86,6 +96,7 @@ fn first_value(text: &str) -> Result<(&str, usize), bool> {
 struct Parts {
     keys: Vec<(String, String)>,
     lists: BTreeMap<&'static str, Vec<String>>,
+    has_all_messages: bool,
 }
 
 impl Parts {
@@ -109,6 +120,7 @@ impl Parts {
         let Some((at, items)) = found else { return false };
         self.keys.remove(at);
         *self.items(List::Messages) = items;
+        self.has_all_messages = true;
         true
     }
 
@@ -149,6 +161,10 @@ struct Walk<'t> {
 }
 
 impl<'t> Walk<'t> {
+    fn new(text: &'t str) -> Self {
+        Walk { text, at: 0, indent: None, effort: 0 }
+    }
+
     fn gather(&mut self, parts: &mut Parts) {
         self.find_beginning();
         while let Some(key) = self.next_key() {
@@ -180,20 +196,34 @@ impl<'t> Walk<'t> {
         }
     }
 
-    /// Messages anywhere before the keys of the other lists.
+    /// Items wherever they stand; the key of a list before them says which they are, and none, that they are messages.
     fn gather_loose(&mut self, parts: &mut Parts) {
-        let others = [List::ToolCalls, List::ContextMessages].map(|list| format!("\"{}\"", list.key()));
-        let end = others.iter().filter_map(|key| self.text.find(key.as_str())).min().unwrap_or(self.text.len());
-        while let Some(next) = self.text.get(self.at..end).and_then(|text| text.find('{')).filter(|_| !self.is_tired())
-        {
-            let start = self.at + next;
+        let mut list = List::Messages;
+        while !self.is_tired() {
+            let Some(start) = self.text[self.at..].find('{').map(|next| self.at + next) else { return };
+            if let Some((key, behind)) = self.list_key_before(start) {
+                (list, self.at) = (key, behind);
+                continue;
+            }
             self.at = start;
             match self.value() {
-                Some(value) if is_surely_message(value) => parts.items(List::Messages).push(value.to_owned()),
+                Some(value) if is_sure(list, value) => {
+                    parts.items(list).push(value.to_owned());
+                }
                 Some(_) => {}
                 None => self.at = start + 1,
             }
         }
+    }
+
+    /// The key of a list that stands before this place, and where it ends.
+    fn list_key_before(&self, end: usize) -> Option<(List, usize)> {
+        let find = |list: List| {
+            let key = format!("\"{}\"", list.key());
+            let at = self.at + self.text[self.at..end].find(&key)?;
+            Some((list, at + key.len()))
+        };
+        List::ALL.into_iter().filter_map(find).min_by_key(|(_, at)| *at)
     }
 
     fn is_tired(&self) -> bool {
@@ -232,36 +262,64 @@ impl<'t> Walk<'t> {
         while self.at < self.text.len() && !self.is_tired() {
             let (start, indent) = (self.at, self.skip_blanks());
             let is_outer = self.indent == Some(indent);
-            let rest = &self.text[self.at..];
-            if rest.starts_with(']') && (!is_damaged || is_outer || indent.is_none()) {
+            if self.text[self.at..].starts_with(']') && self.ends_list() {
                 self.at += 1;
+                parts.has_all_messages |= list == List::Messages && !is_damaged;
                 return;
             }
-            if rest.starts_with('"') && is_outer && indent.is_some() {
+            let is_on_one_line = first_indent == Some(None);
+            let is_key =
+                is_on_one_line && is_damaged && self.list_key_before(self.text.len().min(self.at + 24)).is_some();
+            if self.text[self.at..].starts_with('"') && (is_outer && indent.is_some() || is_key) {
                 self.at = start;
                 return;
             }
             let may_be_one = !is_damaged || first_indent.is_none_or(|first| first == indent);
-            match self.value().filter(|value| may_be_one && is_item(list, value)) {
+            let is_one = |value: &&str| {
+                may_be_one && is_item(list, value) && (!is_damaged || !is_on_one_line || is_sure(list, value))
+            };
+            match self.value().filter(is_one) {
                 Some(value) => {
                     first_indent.get_or_insert(indent);
                     parts.items(list).push(value.to_owned());
                 }
                 None => {
                     is_damaged = true;
-                    self.skip_to_next_item(first_indent == Some(None));
+                    self.skip_damage(list, is_on_one_line, parts);
                 }
             }
         }
     }
 
-    fn skip_to_next_item(&mut self, is_on_one_line: bool) {
-        if !is_on_one_line {
-            return self.skip_line();
-        }
+    /// Whether the bracket that stands here ends a list of the session: a key follows, or its end.
+    fn ends_list(&self) -> bool {
+        let rest = self.text[self.at + 1..].trim_start_matches([' ', '\n', '\r', ',']);
+        rest.is_empty() || rest.starts_with(['"', '}'])
+    }
+
+    /// Passes damage. A row behind garbage at the beginning of its line is taken; on one line what follows may be one if
+    /// it stands where an item can, and the key of another list ends this one.
+    fn skip_damage(&mut self, list: List, is_on_one_line: bool, parts: &mut Parts) {
         let rest = &self.text[self.at..];
+        let line = &rest[..rest.find('\n').unwrap_or(rest.len())];
         let step = rest.chars().next().map_or(0, char::len_utf8);
-        self.at += rest[step..].find('{').map_or(rest.len(), |at| step + at);
+        let next = line.get(step..).and_then(|line| line.find('{')).map(|at| self.at + step + at);
+        if is_on_one_line {
+            let end = next.unwrap_or(self.at + line.len());
+            self.at = match self.list_key_before(end) {
+                Some((key, behind)) => behind - key.key().len() - 2,
+                None => end.max(self.at + step),
+            };
+            return;
+        }
+        let is_indent = |at: &usize| !self.text[self.at..*at].contains('"');
+        if let Some(at) = next.filter(is_indent) {
+            self.at = at;
+            if let Some(value) = self.value().filter(|value| is_sure(list, value)) {
+                return parts.items(list).push(value.to_owned());
+            }
+        }
+        self.skip_line();
     }
 
     /// The JSON value that stands here.
@@ -310,6 +368,11 @@ fn is_surely_message(value: &str) -> bool {
     Fields::parse(value).is_some_and(|fields| fields.get("role").is_some() && fields.get("content").is_some())
 }
 
+/// Whether a value is an item of a list wherever it stands.
+fn is_sure(list: List, value: &str) -> bool {
+    if list == List::ToolCalls { is_item(list, value) } else { is_surely_message(value) }
+}
+
 /// Whether a value can be an item of a list, and not a part of one.
 fn is_item(list: List, value: &str) -> bool {
     let Some(fields) = value.starts_with('{').then(|| Fields::parse(value)).flatten() else { return false };
@@ -325,6 +388,10 @@ mod tests {
 
     fn id() -> SessionId {
         SessionId::parse("s1").unwrap()
+    }
+
+    fn salvaged(bytes: &[u8]) -> Option<Session> {
+        salvage_session(&id(), bytes).map(|salvaged| salvaged.session)
     }
 
     fn rows(session: &Session) -> Vec<String> {
@@ -372,7 +439,7 @@ mod tests {
             let ends: Vec<usize> =
                 ["\"one\"", "\"two\"", "\"three\""].map(|row| text.find(row).unwrap() + row.len()).into();
             for cut in text.find("Trip").unwrap() + 6..text.len() {
-                let session = salvage_session(&id(), &text.as_bytes()[..cut]).unwrap_or_else(|| panic!("cut at {cut}"));
+                let session = salvaged(&text.as_bytes()[..cut]).unwrap_or_else(|| panic!("cut at {cut}"));
                 let whole = ends.iter().filter(|end| text[**end..].find('}').unwrap() + **end < cut).count();
                 assert_eq!(rows(&session), &["one", "two", "three"][..whole], "cut at {cut}");
                 assert_eq!(session.title(), "Trip");
@@ -387,7 +454,7 @@ mod tests {
             for (garbage, kept) in [(&b"\x00\x00"[..], 3), (b"\xff", 3), (b"\"", 2), (b"\"}{[", 3)] {
                 let mut bytes = text.clone().into_bytes();
                 bytes.splice(at + 2..at + 2 + garbage.len(), garbage.iter().copied());
-                let session = salvage_session(&id(), &bytes).unwrap();
+                let session = salvaged(&bytes).unwrap();
                 assert_eq!(rows(&session).len(), kept, "{garbage:?}");
                 assert_eq!(rows(&session).last().unwrap(), "three");
                 assert_eq!(session.len(List::ToolCalls), 1, "{garbage:?}");
@@ -401,7 +468,7 @@ mod tests {
             let at = text[..text.find("\"tool_calls\"").unwrap()].rfind(']').unwrap();
             let mut bytes = text.clone().into_bytes();
             bytes.splice(at..at + 2, b"@@".iter().copied());
-            let session = salvage_session(&id(), &bytes).unwrap();
+            let session = salvaged(&bytes).unwrap();
             assert_eq!(rows(&session), ["one", "two", "three"]);
             assert_eq!(session.len(List::ToolCalls), 1);
         }
@@ -414,7 +481,7 @@ mod tests {
             for zeroes in [30, messages, messages + 4, messages + 10, messages + 12] {
                 let mut bytes = text.clone().into_bytes();
                 bytes[..zeroes].fill(0);
-                let session = salvage_session(&id(), &bytes).unwrap_or_else(|| panic!("{zeroes} zeroes"));
+                let session = salvaged(&bytes).unwrap_or_else(|| panic!("{zeroes} zeroes"));
                 assert_eq!(rows(&session), ["one", "two", "three"], "{zeroes} zeroes");
                 assert!(session.get("role").is_none(), "keys of a row are none of the session");
                 assert_eq!(session.len(List::ToolCalls), 1, "{zeroes} zeroes");
@@ -427,7 +494,7 @@ mod tests {
         for text in spellings() {
             for damage in ["messbges\": [", "messages\"; [", "messages\": {", "messages: [", "m\u{1}ssages\": ["] {
                 let bytes = text.replacen("messages\": [", damage, 1).into_bytes();
-                let session = salvage_session(&id(), &bytes).unwrap_or_else(|| panic!("{damage}"));
+                let session = salvaged(&bytes).unwrap_or_else(|| panic!("{damage}"));
                 assert_eq!(rows(&session), ["one", "two", "three"], "{damage}");
             }
         }
@@ -437,7 +504,7 @@ mod tests {
     fn what_other_programs_write_as_numbers_costs_no_row() {
         let text =
             spellings()[0].replace("\"tid\": \"t\"", "\"cost\": NaN, \"most\": -Infinity, \"said\": \"NaN \\\" NaN\"");
-        let session = salvage_session(&id(), text.as_bytes()).unwrap();
+        let session = salvaged(text.as_bytes()).unwrap();
         assert_eq!(session.item(List::ToolCalls, 0).unwrap().matches("null").count(), 2);
         assert_eq!(session.item(List::ToolCalls, 0).unwrap().matches("NaN").count(), 2);
         assert_eq!(rows(&session), ["one", "two", "three"]);
@@ -446,7 +513,7 @@ mod tests {
     #[test]
     fn a_document_that_stands_there_twice_counts_once() {
         for text in spellings() {
-            let session = salvage_session(&id(), format!("{text}{text}").as_bytes()).unwrap();
+            let session = salvaged(format!("{text}{text}").as_bytes()).unwrap();
             assert_eq!(rows(&session), ["one", "two", "three"]);
         }
     }
@@ -457,28 +524,62 @@ mod tests {
             "\"content\": \"two\"",
             "\"content\": \"two\"\u{1},\n      \"parts\": [\n        {\n          \"role\": \"tool\"\n        }\n      ] x",
         );
-        let session = salvage_session(&id(), text.as_bytes()).unwrap();
+        let session = salvaged(text.as_bytes()).unwrap();
         assert_eq!(rows(&session), ["one", "three"]);
     }
 
     #[test]
     fn rows_on_one_line_are_found_behind_a_damaged_one() {
         let text = spellings()[1].replace('\n', "").replacen("\"two\"", "\"two\"x", 1);
-        let session = salvage_session(&id(), text.as_bytes()).unwrap();
+        let session = salvaged(text.as_bytes()).unwrap();
         assert_eq!(rows(&session), ["one", "three"]);
         assert_eq!(session.len(List::ToolCalls), 1);
     }
 
     #[test]
+    fn rows_of_another_list_are_no_messages() {
+        let row = |at: u32| format!(r#"{{"role":"user","content":"{at}"}}"#);
+        let list = |name: &str, rows: std::ops::Range<u32>| {
+            format!("\"{name}\":[{}]", rows.map(row).collect::<Vec<_>>().join(","))
+        };
+        let text = format!(
+            "{{\"title\":\"T\",{},{},{}}}",
+            list("messages", 0..4),
+            "\"tool_calls\":[]",
+            list("context_messages", 0..4)
+        );
+        let end = text.find("],\"tool_calls\"").unwrap();
+        for at in [end - 1, end] {
+            let mut bytes = text.clone().into_bytes();
+            bytes[at] = b'X';
+            let session = salvaged(&bytes).unwrap();
+            assert!(rows(&session).len() >= 3 && rows(&session).len() <= 4, "{at}: {:?}", rows(&session));
+            assert_eq!(session.len(List::ContextMessages), 4, "{at}");
+        }
+    }
+
+    #[test]
+    fn garbage_in_front_of_a_row_costs_no_other() {
+        let text = &spellings()[0];
+        let at = text.find("    {\n      \"role\": \"assistant\"").unwrap();
+        for garbage in ["  ] {", "  X {", "x   {"] {
+            let mut bytes = text.clone().into_bytes();
+            bytes.splice(at..at + 5, garbage.bytes());
+            let session = salvaged(&bytes).unwrap();
+            assert_eq!(rows(&session), ["one", "two", "three"], "{garbage}");
+        }
+    }
+
+    #[test]
     fn brackets_without_end_are_not_read_for_ever() {
         let text = format!("{{\"messages\": [\n{}", "[[[[\n".repeat(100_000));
-        assert!(salvage_session(&id(), text.as_bytes()).is_none());
+        assert!(salvaged(text.as_bytes()).is_none());
     }
 
     #[test]
     fn nothing_is_made_of_nothing() {
         for bytes in [&b""[..], b"\0\0\0\0", b"[1, 2]", b"garbage", b"{"] {
-            assert!(salvage_session(&id(), bytes).is_none(), "{bytes:?}");
+            assert!(salvaged(bytes).is_none(), "{bytes:?}");
         }
     }
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::evidence::{Ending, Evidence};
 use super::finding::{final_marker, finding_of};
-use super::merge::{Merged, merge};
+use super::merge::merge;
 use super::turn::Turn;
 use crate::clock::Timestamp;
 use crate::model::marker::{self, Retry, interrupted_marker, is_interrupted, says_recovered};
@@ -30,19 +30,35 @@ impl GivenUp {
     /// marker's own word on which run it belongs to, an answer that stands anywhere is another turn's.
     pub fn is_answered_by(&self, session: &Session, evidence: &Evidence) -> bool {
         let rows = if self.run.is_some() { self.turn.clone() } else { 0..session.len(List::Messages) };
-        is_said(session, rows, evidence)
+        Said::of(session, rows).holds(evidence)
     }
 }
 
-/// Whether any of an answer's words stand in one of these rows.
-fn is_said(session: &Session, rows: Range<usize>, evidence: &Evidence) -> bool {
-    let said: Vec<String> = rows
-        .filter_map(|at| session.message(at))
-        .filter(|row| row.role() == "assistant" && !row.is_error())
-        .map(|row| normal_form(&row.content()))
-        .collect();
-    let mut words = evidence.folded.rows.iter().map(|row| normal_form(&row.content)).filter(|text| !text.is_empty());
-    words.any(|words| said.iter().any(|said| said.contains(&words)))
+/// What the answers in some rows say, to be compared with many others.
+#[derive(Debug, Default)]
+pub struct Said {
+    texts: Vec<String>,
+}
+
+impl Said {
+    /// What stands in these rows.
+    pub fn of(session: &Session, rows: Range<usize>) -> Self {
+        let rows = rows.filter_map(|at| session.message(at));
+        let answers = rows.filter(|row| row.role() == "assistant" && !row.is_error());
+        Said { texts: answers.map(|row| normal_form(&row.content())).collect() }
+    }
+
+    /// What stands anywhere.
+    pub fn anywhere(session: &Session) -> Self {
+        Said::of(session, 0..session.len(List::Messages))
+    }
+
+    /// Whether any of an answer's words are among it.
+    pub fn holds(&self, evidence: &Evidence) -> bool {
+        let mut words =
+            evidence.folded.rows.iter().map(|row| normal_form(&row.content)).filter(|text| !text.is_empty());
+        words.any(|words| self.texts.iter().any(|said| said.contains(&words)))
+    }
 }
 
 /// The markers that gave up.
@@ -82,23 +98,24 @@ pub fn hope_again(session: &mut Session, at: usize, run: &str, now: Timestamp) -
 }
 
 /// Adds an answer to a transcript that has lost it, with a word on how it ended: behind its prompt if that is there, else
-/// before the first turn that began later. Nothing is added where its words stand. Says whether anything was.
+/// before the first turn that began later. Nothing is added where its words stand. Gives the number of rows.
 pub fn add_answer(
     session: &mut Session,
     run: &str,
     evidence: &Evidence,
     began: f64,
+    said: &Said,
     now: Timestamp,
-) -> Result<bool, NotAList> {
+) -> Result<usize, NotAList> {
     let turn = place_of(session, run, began);
     // Where nothing names the run, its words may stand anywhere.
-    if turn.user.is_none() && is_said(session, 0..session.len(List::Messages), evidence) {
-        return Ok(false);
+    if turn.user.is_none() && said.holds(evidence) {
+        return Ok(0);
     }
     let provenance = evidence.provenance(run);
     let merged = merge(session, &turn, &evidence.folded, provenance, now.whole_seconds())?;
-    if merged == Merged::default() {
-        return Ok(false);
+    if merged.added == 0 {
+        return Ok(0);
     }
     let marker = match (&evidence.error_row, evidence.ending) {
         (_, Ending::Completed) => None,
@@ -108,7 +125,7 @@ pub fn add_answer(
     };
     let end = turn.rows.end + merged.added;
     session.splice_messages(end..end, marker.as_slice())?;
-    Ok(true)
+    Ok(merged.added)
 }
 
 /// The turn that a run's answer belongs to: that of its prompt, or a place between turns.

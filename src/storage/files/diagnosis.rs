@@ -163,8 +163,11 @@ fn first_missing(patch: &Patch<'_>, file: &dyn DiskFile) -> std::io::Result<Opti
     let mut there = Vec::new();
     for (offset, lines) in &patch.lines {
         there.resize(lines.len(), 0);
-        if read_full(file, &mut there, *offset)? < lines.len() || there != *lines {
-            return Ok(Some(*offset));
+        let len = read_full(file, &mut there, *offset)?;
+        let differs = there[..len].iter().zip(*lines).position(|(found, logged)| found != logged);
+        if let Some(at) = differs.or((len < lines.len()).then_some(len)) {
+            let line = memchr::memrchr(b'\n', &lines[..at]).map_or(0, |line_feed| line_feed + 1);
+            return Ok(Some(offset + line as u64));
         }
     }
     Ok(None)
