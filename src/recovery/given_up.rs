@@ -1,5 +1,6 @@
 //! For repair: markers that hope for nothing any more, and answers whose turn is not known any more. Pure.
 
+use std::collections::HashSet;
 use std::ops::Range;
 
 use super::evidence::{Ending, Evidence};
@@ -37,15 +38,23 @@ impl GivenUp {
 /// What the answers in some rows say, to be compared with many others.
 #[derive(Debug, Default)]
 pub struct Said {
-    texts: Vec<String>,
+    texts: HashSet<String>,
+    /// The runs whose prompts stand there.
+    prompted: HashSet<String>,
 }
 
 impl Said {
     /// What stands in these rows.
     pub fn of(session: &Session, rows: Range<usize>) -> Self {
-        let rows = rows.filter_map(|at| session.message(at));
-        let answers = rows.filter(|row| row.role() == "assistant" && !row.is_error());
-        Said { texts: answers.map(|row| normal_form(&row.content())).collect() }
+        let mut said = Said::default();
+        for row in rows.filter_map(|at| session.message(at)).filter(|row| !row.is_error()) {
+            match (&*row.role(), row.run()) {
+                ("assistant", _) => drop(said.texts.insert(normal_form(&row.content()))),
+                ("user", Some(run)) => drop(said.prompted.insert(run.into_owned())),
+                _ => {}
+            }
+        }
+        said
     }
 
     /// What stands anywhere.
@@ -57,7 +66,12 @@ impl Said {
     pub fn holds(&self, evidence: &Evidence) -> bool {
         let mut words =
             evidence.folded.rows.iter().map(|row| normal_form(&row.content)).filter(|text| !text.is_empty());
-        words.any(|words| self.texts.iter().any(|said| said.contains(&words)))
+        words.any(|words| self.texts.contains(&words) || self.texts.iter().any(|said| said.contains(&words)))
+    }
+
+    /// Whether an answer would be a second one: its words are among it, and no prompt says that it belongs to it.
+    pub fn repeats(&self, run: &str, evidence: &Evidence) -> bool {
+        !self.prompted.contains(run) && self.holds(evidence)
     }
 }
 
@@ -107,11 +121,11 @@ pub fn add_answer(
     said: &Said,
     now: Timestamp,
 ) -> Result<usize, NotAList> {
-    let turn = place_of(session, run, began);
     // Where nothing names the run, its words may stand anywhere.
-    if turn.user.is_none() && said.holds(evidence) {
+    if said.repeats(run, evidence) {
         return Ok(0);
     }
+    let turn = place_of(session, run, began);
     let provenance = evidence.provenance(run);
     let merged = merge(session, &turn, &evidence.folded, provenance, now.whole_seconds())?;
     if merged.added == 0 {
