@@ -216,6 +216,10 @@ impl<'t> Walk<'t> {
         }
     }
 
+    fn is_at_list_key(&self) -> bool {
+        List::ALL.iter().any(|list| self.text[self.at..].starts_with(&format!("\"{}\"", list.key())))
+    }
+
     /// The key of a list that stands before this place, and where it ends.
     fn list_key_before(&self, end: usize) -> Option<(List, usize)> {
         let find = |list: List| {
@@ -268,8 +272,7 @@ impl<'t> Walk<'t> {
                 return;
             }
             let is_on_one_line = first_indent == Some(None);
-            let is_key =
-                is_on_one_line && is_damaged && self.list_key_before(self.text.len().min(self.at + 24)).is_some();
+            let is_key = is_on_one_line && is_damaged && self.is_at_list_key();
             if self.text[self.at..].starts_with('"') && (is_outer && indent.is_some() || is_key) {
                 self.at = start;
                 return;
@@ -285,7 +288,7 @@ impl<'t> Walk<'t> {
                 }
                 None => {
                     is_damaged = true;
-                    self.skip_damage(list, is_on_one_line, parts);
+                    self.skip_damage(list, first_indent, parts);
                 }
             }
         }
@@ -297,23 +300,25 @@ impl<'t> Walk<'t> {
         rest.is_empty() || rest.starts_with(['"', '}'])
     }
 
-    /// Passes damage. A row behind garbage at the beginning of its line is taken; on one line what follows may be one if
-    /// it stands where an item can, and the key of another list ends this one.
-    fn skip_damage(&mut self, list: List, is_on_one_line: bool, parts: &mut Parts) {
+    /// Passes damage. A row behind garbage at the beginning of its line, or behind a part of another row and as many blanks
+    /// as rows are set in, is taken. On one line what follows may be one, and the key of another list ends this one.
+    fn skip_damage(&mut self, list: List, first_indent: Option<Option<&str>>, parts: &mut Parts) {
         let rest = &self.text[self.at..];
         let line = &rest[..rest.find('\n').unwrap_or(rest.len())];
         let step = rest.chars().next().map_or(0, char::len_utf8);
-        let next = line.get(step..).and_then(|line| line.find('{')).map(|at| self.at + step + at);
-        if is_on_one_line {
-            let end = next.unwrap_or(self.at + line.len());
+        let find = |text: &str| line.get(step..).and_then(|line| line.find(text)).map(|at| self.at + step + at);
+        if first_indent == Some(None) {
+            let end = find("{").unwrap_or(self.at + line.len());
             self.at = match self.list_key_before(end) {
                 Some((key, behind)) => behind - key.key().len() - 2,
                 None => end.max(self.at + step),
             };
             return;
         }
-        let is_indent = |at: &usize| !self.text[self.at..*at].contains('"');
-        if let Some(at) = next.filter(is_indent) {
+        let indent = first_indent.flatten().filter(|indent| indent.len() > 1);
+        let is_garbage = |at: &usize| !self.text[self.at..*at].contains('"');
+        let behind_part = || indent.and_then(|indent| Some(find(&format!("{indent}{{"))? + indent.len()));
+        if let Some(at) = find("{").filter(is_garbage).or_else(behind_part) {
             self.at = at;
             if let Some(value) = self.value().filter(|value| is_sure(list, value)) {
                 return parts.items(list).push(value.to_owned());
@@ -555,6 +560,31 @@ mod tests {
             let session = salvaged(&bytes).unwrap();
             assert!(rows(&session).len() >= 3 && rows(&session).len() <= 4, "{at}: {:?}", rows(&session));
             assert_eq!(session.len(List::ContextMessages), 4, "{at}");
+        }
+    }
+
+    #[test]
+    fn a_row_behind_a_part_of_another_is_a_row() {
+        let row = |words: &str| format!("    {{\"role\":\"user\",\"content\":\"{words}\"}}");
+        let text = format!(
+            "{{\n  \"messages\": [\n{},\n    {{\"role\":\"u\u{fffd}, {},\n{}\n  ]\n}}",
+            row("one"),
+            row("two"),
+            row("three")
+        );
+        assert_eq!(rows(&salvaged(text.as_bytes()).unwrap()), ["one", "two", "three"]);
+    }
+
+    #[test]
+    fn what_is_no_text_is_passed_wherever_it_stands() {
+        for text in spellings().iter().chain([&spellings()[1].replace('\n', "")]) {
+            for at in 0..text.len() {
+                let mut bytes = text.clone().into_bytes();
+                bytes[at..(at + 30).min(text.len())].fill(0);
+                drop(salvaged(&bytes));
+                bytes[at] = 0xff;
+                drop(salvaged(&bytes));
+            }
         }
     }
 

@@ -138,6 +138,8 @@ pub fn add_answer(
         (None, _) => Some(open_marker(evidence, run, now)),
     };
     let end = turn.rows.end + merged.added;
+    let has_marker = session.message(end).is_some_and(|row| row.is_error() && row.run().as_deref() == Some(run));
+    let marker = marker.filter(|_| !has_marker);
     session.splice_messages(end..end, marker.as_slice())?;
     Ok(merged.added)
 }
@@ -150,7 +152,13 @@ fn place_of(session: &Session, run: &str, began: f64) -> Turn {
     let end_of = |nth: usize| users.get(nth + 1).map_or(len, |(at, _)| *at);
     if let Some(nth) = own {
         let user = users[nth].0;
-        return Turn { user: Some(user), rows: user + 1..end_of(nth) };
+        // Up to the run's marker, or to what another run said whose own prompt is lost.
+        let ends = |at: &usize| {
+            let row = session.message(*at).unwrap_or_default();
+            row.run().is_some_and(|other| other != run || row.is_error())
+        };
+        let end = (user + 1..end_of(nth)).find(ends).unwrap_or(end_of(nth));
+        return Turn { user: Some(user), rows: user + 1..end };
     }
     let later = users.iter().find(|(_, row)| row.timestamp().is_some_and(|at| at as f64 > began));
     let at = later.map_or(len, |(at, _)| *at);
