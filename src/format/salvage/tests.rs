@@ -20,27 +20,27 @@ fn spellings() -> [String; 2] {
   "session_id": "s1",
   "title": "Trip",
   "extra": {
-"role": "not a row"
+    "role": "not a row"
   },
   "messages": [
-{
-  "role": "user",
-  "content": "one"
-},
-{
-  "role": "assistant",
-  "content": "two"
-},
-{
-  "role": "user",
-  "content": "three"
-}
+    {
+      "role": "user",
+      "content": "one"
+    },
+    {
+      "role": "assistant",
+      "content": "two"
+    },
+    {
+      "role": "user",
+      "content": "three"
+    }
   ],
   "tool_calls": [
-{
-  "name": "ls",
-  "tid": "t"
-}
+    {
+      "name": "ls",
+      "tid": "t"
+    }
   ]
 }"#;
     let flat = "{\n\"session_id\": \"s1\",\n\"title\": \"Trip\",\n\"extra\": {\"role\": \"not a row\"},\n\"messages\": [\n\
