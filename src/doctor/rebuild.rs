@@ -210,7 +210,8 @@ impl Ward<'_> {
             return head.filter(is_worth_it).map(|head| (as_bytes(head), words));
         }
         session.push_message(&rebuilt_notice(self.now.whole_seconds())).ok()?;
-        let mut words = vec![format!("rebuilt from {} journals; what the user said stood nowhere else", answers.len())];
+        let mut words =
+            vec![format!("rebuilt from {}; what the user said stood nowhere else", journals(answers.len()))];
         words.extend(answers);
         Some((as_bytes(session), words))
     }
@@ -285,4 +286,8 @@ fn session_in(payload: &str) -> Option<String> {
 fn as_bytes(mut session: Session) -> Vec<u8> {
     session.set("message_count", &session.len(List::Messages).to_string());
     encode(&session).bytes().to_vec()
+}
+
+fn journals(count: usize) -> String {
+    if count == 1 { "1 journal".to_owned() } else { format!("{count} journals") }
 }

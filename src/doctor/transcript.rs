@@ -276,13 +276,13 @@ impl<'w> Transcript<'w> {
             let (code, words) = match step {
                 Step::Folded => (Code::PendingTurn, "its turn gets the answer, which had ended".to_owned()),
                 Step::Recovered { rows } => {
-                    (Code::PendingTurn, format!("its turn gets {rows} recovered rows and a marker"))
+                    (Code::PendingTurn, format!("its turn gets {} and a marker", recovered(rows)))
                 }
                 Step::Armed => (Code::PendingTurn, "its turn gets a marker that waits for the answer".to_owned()),
                 Step::Promoted { rows } => {
                     let gave_up = self.hopeful.iter().any(|(_, hopeful)| *hopeful == run);
                     let code = if gave_up { Code::GaveUpButReadable } else { Code::ArmedMarker };
-                    (code, format!("its marker gets {rows} recovered rows above it"))
+                    (code, format!("its marker gets {} above it", recovered(rows)))
                 }
                 Step::Spent { .. } | Step::GaveUp | Step::Mended => {
                     (Code::ArmedMarker, "its marker is settled".to_owned())
@@ -415,4 +415,8 @@ impl Answers {
         let place = cards.get(&*card.tid())?;
         rows.get(*place).filter(|_| rows.len() == *count).copied()
     }
+}
+
+fn recovered(rows: usize) -> String {
+    if rows == 1 { "1 recovered row".to_owned() } else { format!("{rows} recovered rows") }
 }
