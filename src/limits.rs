@@ -26,7 +26,7 @@ pub const RECORD_BYTES_MAX: u64 = 64 * 1024;
 /// Bytes of room for lines that an open journal keeps between two appends.
 pub const IDLE_LINES_BYTES_MAX: usize = 64 * 1024;
 
-/// Journal files kept open for appending at the same time.
+/// Journal files kept open for appending at the same time, unless the options say otherwise.
 pub const OPEN_JOURNALS_MAX: usize = 512;
 
 /// Journals that nobody appends to any more whose files stay open until the commit log needs them no more.

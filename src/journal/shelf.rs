@@ -5,21 +5,26 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 
 use super::writer::RunJournal;
-use crate::limits::OPEN_JOURNALS_MAX;
 
 /// The places for open journals of one store. Looked at when a journal opens its file, not when it appends.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Shelf {
+    places_max: usize,
     places: Mutex<Vec<Weak<RunJournal>>>,
 }
 
 impl Shelf {
+    /// Room for so many.
+    pub fn new(places_max: usize) -> Self {
+        Shelf { places_max: places_max.max(1), places: Mutex::default() }
+    }
+
     /// Makes room for a journal that is about to open its file, and notes it. One that is being appended to keeps its
     /// place, so that for a moment there may be more than allowed, by one a thread at most.
     pub(super) fn take_place(&self, newcomer: &Weak<RunJournal>) {
         let mut places = self.places.lock();
         places.retain(|place| place.strong_count() > 0);
-        let too_many = (places.len() + 1).saturating_sub(OPEN_JOURNALS_MAX);
+        let too_many = (places.len() + 1).saturating_sub(self.places_max);
         if too_many > 0 {
             let rested = rest_least_used(&places, too_many);
             places.retain(|place| !rested.iter().any(|journal| place.as_ptr() == Arc::as_ptr(journal)));

@@ -15,6 +15,8 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use super::error::StorageError;
 use super::finding::Finding;
 use super::ticket::Ticket;
@@ -99,6 +101,23 @@ pub struct Birth {
     pub begun_at: f64,
     /// For how long after its last append an outside producer counts as alive; none if it never does.
     pub lease_seconds: Option<f64>,
+}
+
+/// A process group that works for a run. Noted so that the next writer can end it if this one could not.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessGroup {
+    /// What its note is called, and what its processes carry in their environment: nobody else's is the same.
+    pub token: String,
+    /// Its number, which is that of its first process.
+    pub id: u32,
+    /// When its first process started, in the kernel's ticks since the machine did; none where that is not known.
+    pub started_ticks: Option<u64>,
+    /// In which boot of the machine.
+    pub boot_id: String,
+    /// The session that it works for.
+    pub session_id: String,
+    /// The run.
+    pub run_id: String,
 }
 
 /// Whether a journal takes more events.
@@ -206,6 +225,26 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// What was found wrong when it was opened, and what was done about it.
     fn findings(&self) -> Vec<Finding> {
         Vec::new()
+    }
+
+    /// Which boot of the machine this is; empty where that is not known.
+    fn boot_id(&self) -> String {
+        String::new()
+    }
+
+    /// Notes a process group, so that it is known after the death of this process.
+    fn note_group(&self, _group: &ProcessGroup) -> Result<(), StorageError> {
+        Ok(())
+    }
+
+    /// Forgets a process group that is gone.
+    fn forget_group(&self, _token: &str) -> Result<(), StorageError> {
+        Ok(())
+    }
+
+    /// The process groups that are noted.
+    fn noted_groups(&self) -> Result<Vec<ProcessGroup>, StorageError> {
+        Ok(Vec::new())
     }
 
     /// The transcript that the agent itself keeps of a session, where it can be had.

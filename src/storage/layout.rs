@@ -156,6 +156,16 @@ impl Layout {
         self.root.join("_lock")
     }
 
+    /// The folder of the notes of process groups.
+    pub fn groups(&self) -> PathBuf {
+        self.root.join("_groups")
+    }
+
+    /// The note of a process group.
+    pub fn group(&self, token: &str) -> PathBuf {
+        self.groups().join(token)
+    }
+
     /// What says that sessions were deleted.
     pub fn tombstones(&self) -> PathBuf {
         self.root.join("_tombstones")

@@ -21,7 +21,7 @@ mod ticket;
 pub use commit::CommitOptions;
 pub use contract::{
     AppendFailure, Birth, Document, DocumentEntry, DocumentHead, Durability, Expected, JournalBytes, JournalWriter,
-    OpenedJournal, Put, PutOutcome, Seal, Storage, Tail,
+    OpenedJournal, ProcessGroup, Put, PutOutcome, Seal, Storage, Tail,
 };
 pub use disk::{Access, DirEntry, Disk, DiskFile, DiskLock, FileKind, FileStat, SharedDisk};
 pub use error::StorageError;

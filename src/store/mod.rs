@@ -8,6 +8,7 @@ mod follow;
 mod gates;
 mod list;
 mod options;
+mod processes;
 mod read;
 mod recover;
 mod runs;
@@ -108,7 +109,7 @@ impl Store {
     /// A store on any storage.
     pub fn on_storage(storage: Arc<dyn Storage>, options: Options) -> Self {
         let (clock, entropy) = (options.clock.clone(), options.entropy.clone());
-        let (gates, shelf) = (Gates::new(clock.clone()), Arc::default());
+        let (gates, shelf) = (Gates::new(clock.clone()), Arc::new(Shelf::new(options.open_journals_max)));
         let (cache, began_at) = (Cache::new(options.cache), clock.now());
         let index = Index::new(storage.clone(), clock.clone());
         Store { shared: Arc::new(Shared { storage, clock, entropy, gates, shelf, cache, index, began_at, options }) }

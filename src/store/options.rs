@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::cache::CacheOptions;
 use crate::clock::{Clock, SystemClock};
 use crate::entropy::{Entropy, SystemEntropy};
+use crate::limits::OPEN_JOURNALS_MAX;
 use crate::recovery::RecoveryOptions;
 use crate::storage::{CommitOptions, Durability};
 
@@ -32,6 +33,9 @@ pub struct Options {
     pub recovery: RecoveryOptions,
     /// How much is kept in memory.
     pub cache: CacheOptions,
+    /// Journals whose files are open for appending at the same time. Beyond them, whoever appends waits for another's
+    /// file to be synced and closed, so let it be as many as there are runs at once, if the system allows it.
+    pub open_journals_max: usize,
     /// Whether a session in memory is compared with its file.
     pub freshness: Freshness,
     /// The folder of the transcripts that the agent keeps itself (`session_<id>.json`), if there is one.
@@ -50,6 +54,7 @@ impl Default for Options {
             allow_network_fs: false,
             recovery: RecoveryOptions::default(),
             cache: CacheOptions::default(),
+            open_journals_max: OPEN_JOURNALS_MAX,
             freshness: Freshness::Check,
             core_dir: None,
             clock: Arc::new(SystemClock),

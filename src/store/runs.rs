@@ -243,6 +243,18 @@ impl Store {
         Ok(self.shared.run(&gate, journal, lease_seconds))
     }
 
+    /// Stops a run, whoever produces it: it ends as stopped, what arrived is kept, and its producer's next append is
+    /// refused. `false` if it had ended before.
+    pub fn stop_run(&self, session: &SessionId, run: &RunId) -> Result<bool, StoreError> {
+        let open = self.resume_run(session, run)?;
+        let had_ended = open.is_sealed();
+        match open.finish(Outcome::Stopped) {
+            // It ended by itself before this could, and is saved.
+            Err(StoreError::Append(AppendError::Sealed { .. })) => Ok(false),
+            stopped => stopped.map(|_| !had_ended),
+        }
+    }
+
     /// Opens the journal of a run that no turn has begun, and creates it if it is not there. For importing what other
     /// programs recorded; the session itself need not be there.
     pub fn adopt_run(&self, session: &SessionId, run: &RunId) -> Result<Run, StoreError> {

@@ -3,6 +3,7 @@
 mod diagnosis;
 mod documents;
 mod graves;
+mod groups;
 mod index;
 mod inventory;
 mod journals;
@@ -36,7 +37,7 @@ use self::unsure::Unsure;
 use self::watched::WatchedDisk;
 use super::commit::{CommitOptions, Committer, Latch};
 use super::contract::{
-    Birth, Document, DocumentEntry, DocumentHead, JournalBytes, OpenedJournal, Put, PutOutcome, Storage,
+    Birth, Document, DocumentEntry, DocumentHead, JournalBytes, OpenedJournal, ProcessGroup, Put, PutOutcome, Storage,
 };
 use super::disk::{Disk, SharedDisk};
 use super::error::{Attempt, StorageError, optional};
@@ -344,6 +345,22 @@ impl Storage for FileStorage {
 
     fn findings(&self) -> Vec<Finding> {
         self.findings.clone()
+    }
+
+    fn boot_id(&self) -> String {
+        self.boot_id.clone()
+    }
+
+    fn note_group(&self, group: &ProcessGroup) -> Result<(), StorageError> {
+        self.write_group(group)
+    }
+
+    fn forget_group(&self, token: &str) -> Result<(), StorageError> {
+        self.remove_group(token)
+    }
+
+    fn noted_groups(&self) -> Result<Vec<ProcessGroup>, StorageError> {
+        self.read_groups()
     }
 
     fn core_transcript(&self, session: &SessionId) -> Result<Option<Vec<u8>>, StorageError> {
