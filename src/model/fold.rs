@@ -9,6 +9,9 @@ use super::text::{is_truthy, python_text, trim};
 use super::tool::ToolCard;
 use crate::limits::{CARD_ARG_CHARS_MAX, CARD_ARGS_KEYS_MAX};
 
+/// The event with which a supervised run begins an attempt.
+pub const ATTEMPT_EVENT: &str = "attempt";
+
 /// What the reducer needs to know of one event.
 #[derive(Debug, Clone, Copy)]
 pub struct FoldEvent<'a> {
@@ -186,6 +189,7 @@ impl Folder {
             "interim_assistant" => self.add_interim(event),
             "tool" => self.add_tool(event),
             "tool_complete" => self.complete_tool(event),
+            ATTEMPT_EVENT => self.begin_attempt(),
             "done" | "stream_end" | "cancel" | "apperror" | "error" => self.flush(),
             _ => {}
         }
@@ -214,6 +218,13 @@ impl Folder {
         let value = ["text", "reasoning", "thinking"].iter().filter_map(|key| fields.get(key)).find(|v| is_truthy(v));
         if let Some(value) = value {
             Self::add_value(&mut self.reasoning, &mut self.first, value, event);
+        }
+    }
+
+    /// What an attempt that failed had thought stays, a paragraph of its own.
+    fn begin_attempt(&mut self) {
+        if !self.reasoning.is_empty() {
+            self.reasoning.push("\n\n");
         }
     }
 
@@ -309,7 +320,8 @@ fn lone_text(payload: &str) -> Option<&str> {
     (!needs_escape(text)).then_some(text)
 }
 
-fn tool_id(fields: &Fields<'_>) -> Option<String> {
+/// The id of the call that a `tool` or `tool_complete` is about.
+pub(crate) fn tool_id(fields: &Fields<'_>) -> Option<String> {
     let keys = ["tool_call_id", "tool_id", "tid", "id"];
     let value = keys.iter().filter_map(|key| fields.get(key)).find(|value| is_truthy(value))?;
     Some(python_text(value).into_owned())
@@ -434,6 +446,15 @@ mod tests {
         check(
             &[("reasoning", r#"{"text":"","thinking":"hm "}"#), ("token", r#"{"text":"yes"}"#), ("done", "{}")],
             &[("yes", "hm", 100)],
+        );
+    }
+
+    #[test]
+    fn what_a_failed_attempt_thought_is_a_paragraph_of_its_own() {
+        let thought = |text: &str| format!(r#"{{"text":"{text}"}}"#);
+        check(
+            &[("attempt", "{}"), ("reasoning", &thought("a")), ("attempt", "{}"), ("reasoning", &thought("b"))],
+            &[("", "a\n\nb", 101)],
         );
     }
 

@@ -2,6 +2,7 @@
 //!
 //! Knows no files and no clock. Values that nobody touches stay JSON text, so that unknown keys survive as they are.
 
+mod agent;
 mod context;
 mod cursor;
 mod event;
@@ -16,6 +17,7 @@ mod summary;
 mod text;
 mod tool;
 
+pub use agent::{AGENT_SESSION_EVENT, AgentSession};
 pub use context::{Context, ContextCall, ContextMessage, ToolOutcome, ToolResult};
 pub use cursor::Cursor;
 pub use event::{Event, InvalidEvent, TerminalState, Truth};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::format::{EventRef, Record};
 use crate::journal::{JournalReader, RunEnd};
 use crate::model::fold::{Folded, Folder, Provenance};
-use crate::model::{Object, Row, RunId, SessionId, TerminalState, is_truthy, text_of, trim};
+use crate::model::{AGENT_SESSION_EVENT, AgentSession, Object, Row, RunId, SessionId, TerminalState, is_truthy, text_of, trim};
 use crate::storage::{Storage, StorageError};
 
 /// What lies where a run's journal should be.
@@ -71,13 +71,15 @@ pub struct Evidence {
     pub is_ours: bool,
     /// The error row that the journal carries for the transcript, ready to be placed.
     pub error_row: Option<Row>,
+    /// What the agent calls the conversation, if it said so.
+    pub agent: Option<AgentSession>,
 }
 
 impl Evidence {
     /// What is known of a run that can have no journal, or has none.
     fn none(journal: JournalState) -> Self {
         let (folded, ending) = (Folded::default(), Ending::Unknown);
-        Evidence { journal, folded, ending, failure: None, is_ours: false, error_row: None }
+        Evidence { journal, folded, ending, failure: None, is_ours: false, error_row: None, agent: None }
     }
 
     /// How much of the journal was read, if more may come.
@@ -133,11 +135,15 @@ struct Reading {
     end: RunEnd,
     /// The payload of the event that ended the run.
     last_words: String,
+    agent: Option<AgentSession>,
 }
 
 impl Reading {
     fn add(&mut self, event: &EventRef<'_>) {
         self.folder.push(&event.to_fold());
+        if &*event.name == AGENT_SESSION_EVENT {
+            self.agent = AgentSession::parse(event.payload.unwrap_or_default()).or(self.agent.take());
+        }
         if self.end.add(event) {
             self.last_words = event.payload.unwrap_or_default().to_owned();
         }
@@ -165,6 +171,7 @@ impl Reading {
             failure: failed.then(|| failure_of(&self.last_words)),
             is_ours: terminal.is_checked,
             error_row,
+            agent: self.agent,
         }
     }
 }

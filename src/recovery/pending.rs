@@ -21,10 +21,21 @@ pub fn fold_ended(session: &mut Session, run: &str, evidence: &Evidence, now: Ti
         None => Turn::at_end(session),
     };
     merge(session, &turn, &evidence.folded, provenance, now.whole_seconds())?;
+    note_agent(session, &turn, evidence)?;
     match final_marker(evidence, run, now.whole_seconds()) {
         Some(marker) => session.push_message(&marker),
         None => Ok(()),
     }
+}
+
+/// Notes what the agent calls the conversation in the row of the turn that it answered completely.
+fn note_agent(session: &mut Session, turn: &Turn, evidence: &Evidence) -> Result<(), NotAList> {
+    let (Some(agent), Some(user), Ending::Completed) = (&evidence.agent, turn.user, evidence.ending) else {
+        return Ok(());
+    };
+    let mut row = session.message(user).unwrap_or_default();
+    agent.note_in(&mut row);
+    session.replace_message(user, &row)
 }
 
 /// Lets a prompt that waits for no run become a row, before another one takes its place.
@@ -81,6 +92,7 @@ pub(super) fn recover_turn(
     turn.rows.end = saved_error.unwrap_or(turn.rows.end);
     let merged = merge(session, &turn, &evidence.folded, provenance, now.whole_seconds())?;
     if evidence.ending == Ending::Completed {
+        note_agent(session, &turn, evidence)?;
         return Ok(Step::Folded);
     }
     match (&evidence.error_row, saved_error) {
