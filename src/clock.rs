@@ -65,6 +65,30 @@ impl Stopwatch {
     }
 }
 
+/// A clock that only moves forward, whatever is done to the machine's date. It need not tell what time it is.
+pub trait Steady: Send + Sync + fmt::Debug {
+    /// How long ago some fixed moment was.
+    fn now(&self) -> Duration;
+}
+
+/// The machine's own. On Linux and macOS it stands still while the machine sleeps.
+#[derive(Debug, Clone, Copy)]
+pub struct SystemSteady {
+    since: Stopwatch,
+}
+
+impl Default for SystemSteady {
+    fn default() -> Self {
+        SystemSteady { since: Stopwatch::start() }
+    }
+}
+
+impl Steady for SystemSteady {
+    fn now(&self) -> Duration {
+        self.since.elapsed()
+    }
+}
+
 /// Tells the time.
 pub trait Clock: Send + Sync + fmt::Debug {
     /// The present moment.

@@ -13,6 +13,8 @@ pub mod journal;
 pub mod limits;
 pub mod model;
 pub mod recovery;
+#[cfg(feature = "run")]
+pub mod run;
 pub mod sidecar;
 pub mod storage;
 mod store;

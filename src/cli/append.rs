@@ -5,7 +5,6 @@
 use std::io::{self, BufRead, Write};
 
 use lastword::limits::LINE_BYTES_MAX;
-use lastword::model::Object;
 use lastword::{AppendError, Durability, Event, Run, StoreError};
 
 use super::failure::Failure;
@@ -120,18 +119,9 @@ impl Appender {
     }
 }
 
-/// One line of input: an object with an `event`, and a `payload` unless the event is nothing but its name.
 fn parse(line: &[u8]) -> Result<Event, String> {
     let text = std::str::from_utf8(line).map_err(|cause| cause.to_string())?;
-    let input = Object::parse(text).ok_or("it is not a JSON object {\"event\":..,\"payload\":..}")?;
-    let name = input.get("event").and_then(|raw| serde_json::from_str::<String>(raw).ok());
-    let name = name.ok_or("it has no `event` that is a text")?;
-    let payload = match input.get("payload") {
-        Some(payload) => payload,
-        None if input.iter().count() > 1 => return Err("it has keys but no `payload`".into()),
-        None => "{}",
-    };
-    Event::new(&name, payload).map_err(|cause| cause.to_string())
+    Event::parse(text).map_err(|cause| cause.to_string())
 }
 
 fn acknowledge(from: u64, to: u64) -> Result<(), Failure> {

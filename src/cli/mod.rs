@@ -3,12 +3,15 @@
 mod append;
 mod bench;
 mod check;
+mod config;
 mod failure;
 mod ls;
 mod new;
 mod output;
 mod progress;
 mod repair;
+mod run;
+mod screen;
 mod show;
 mod tail;
 mod turn;
@@ -19,6 +22,7 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use lastword::doctor::DoctorOptions;
+use lastword::run::Reaped;
 use lastword::{CommitOptions, Durability, Finding, Options, RunId, SessionId, Store};
 
 use self::failure::Failure;
@@ -67,6 +71,8 @@ enum Command {
     Show(show::Args),
     /// Begin a turn and print the id of its run.
     Turn(turn::Args),
+    /// Let a runner answer: begin a turn, stream the answer, and keep every word of it. Ctrl-C stops it.
+    Run(run::Args),
     /// Append events to a run: JSON lines {"event","payload"} on stdin, {"seq"} on stdout for each.
     Append(append::Args),
     /// Print the events of a run as its journal has them.
@@ -118,10 +124,11 @@ impl Context {
         }
     }
 
-    /// The data directory, to be written. Busy if another process writes it. What was wrong with it is said.
+    /// The data directory, to be written. Busy if another process writes it. What was wrong with it is said, and the
+    /// processes that an earlier writer left behind are ended.
     fn writer(&self) -> Result<Store, Failure> {
         let store = Store::open(&self.data, self.options())?;
-        tell_findings(&store);
+        greet(&store);
         Ok(store)
     }
 
@@ -139,6 +146,20 @@ impl Context {
     fn reader(&self) -> Result<Store, Failure> {
         Ok(Store::open_read_only(&self.data, self.options())?)
     }
+}
+
+/// What a writer does first.
+fn greet(store: &Store) {
+    tell_findings(store);
+    match lastword::run::reap(store) {
+        Ok(reaped) => reaped.iter().for_each(tell_reaped),
+        Err(error) => eprintln!("lastword: could not look for processes that were left behind: {error}"),
+    }
+}
+
+fn tell_reaped(Reaped { session, run, group, is_gone }: &Reaped) {
+    let done = if *is_gone { "was ended" } else { "could not be ended" };
+    eprintln!("lastword: process group {group}, left behind by run {run} of session {session}, {done}");
 }
 
 fn tell_findings(store: &Store) {
@@ -167,6 +188,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Ls(args) => ls::run(&context, args),
         Command::Show(args) => show::run(&context, args),
         Command::Turn(args) => turn::run(&context, args),
+        Command::Run(args) => run::run(&context, args),
         Command::Append(args) => append::run(&context, args),
         Command::Tail(args) => tail::run(&context, args),
         Command::Check(args) => check::run(&context, args),

@@ -8,7 +8,7 @@ use lastword::model::Object;
 use lastword::{List, Metadata, Row, Session, SessionId, StorageError, Store, StoreError};
 
 use super::failure::Failure;
-use super::{Context, output, session_to_find, tell_findings};
+use super::{Context, greet, output, session_to_find};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -46,7 +46,7 @@ fn full_read(context: &Context, reader: Store, id: &SessionId) -> Result<Arc<Ses
     }
     match Store::open(&context.data, context.options()) {
         Ok(writer) => {
-            tell_findings(&writer);
+            greet(&writer);
             Ok(writer.get_session(id)?)
         }
         Err(error) if may_only_read(&error) => Ok(reader.get_session(id)?),

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde_json::value::RawValue;
 
-use super::json::{Fields, quote, quoted, text_of};
+use super::json::{Fields, Object, quote, quoted, text_of};
 use super::text::trim;
 use crate::clock::Timestamp;
 use crate::limits::{EVENT_NAME_BYTES_MAX, LINE_BYTES_MAX};
@@ -27,6 +27,15 @@ pub enum InvalidEvent {
         /// What the JSON reader said.
         reason: String,
     },
+    /// A line is no JSON object.
+    #[error("it is not a JSON object {{\"event\":..,\"payload\":..}}")]
+    NoObject,
+    /// A line names no event.
+    #[error("it has no `event` that is a text")]
+    NoEvent,
+    /// A line says more than the event's name, but not where its payload would be.
+    #[error("it has keys but no `payload`")]
+    NoPayload,
     /// It is longer than a journal line may be.
     #[error("the event has {bytes} bytes and a journal line at most {LINE_BYTES_MAX}: send it in parts")]
     TooLong {
@@ -127,6 +136,20 @@ impl Event {
         let event = Self::of(Cow::Owned(name.to_owned()), on_one_line(raw.get()));
         event.check_length()?;
         Ok(event)
+    }
+
+    /// An event as producers write it: an object with an `event`, and a `payload` unless the event is nothing but its
+    /// name.
+    pub fn parse(line: &str) -> Result<Self, InvalidEvent> {
+        let input = Object::parse(line).ok_or(InvalidEvent::NoObject)?;
+        let name = input.get("event").and_then(|raw| serde_json::from_str::<String>(raw).ok());
+        let name = name.ok_or(InvalidEvent::NoEvent)?;
+        let payload = match input.get("payload") {
+            Some(payload) => payload,
+            None if input.iter().count() > 1 => return Err(InvalidEvent::NoPayload),
+            None => "{}",
+        };
+        Event::new(&name, payload)
     }
 
     fn of_text(name: &'static str, text: &str) -> Self {

@@ -118,6 +118,10 @@ pub struct ProcessGroup {
     pub session_id: String,
     /// The run.
     pub run_id: String,
+    /// The process that started it.
+    pub owner_id: u32,
+    /// When that started; none where that is not known.
+    pub owner_started_ticks: Option<u64>,
 }
 
 /// Whether a journal takes more events.

@@ -33,4 +33,6 @@ pub use finding::Finding;
 pub use layout::Layout;
 pub use lock::Holder;
 pub use os::OsDisk;
+#[cfg(feature = "openai")]
+pub(crate) use os::read_secret;
 pub use ticket::{Durable, Ticket};

@@ -127,6 +127,17 @@ impl Disk for OsDisk {
     }
 }
 
+/// A secret from a file outside of any data directory: a key, a token.
+#[cfg(feature = "openai")]
+pub(crate) fn read_secret(path: &Path) -> io::Result<String> {
+    let mut secret = String::new();
+    let bytes = File::open(path)?.take(crate::limits::RECORD_BYTES_MAX + 1).read_to_string(&mut secret)?;
+    match bytes as u64 > crate::limits::RECORD_BYTES_MAX {
+        true => Err(io::ErrorKind::FileTooLarge.into()),
+        false => Ok(secret),
+    }
+}
+
 /// The rights of group and others in a Unix mode.
 #[cfg(unix)]
 const OTHERS: u32 = 0o077;

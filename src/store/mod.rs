@@ -32,7 +32,7 @@ use crate::clock::{Clock, Timestamp};
 use crate::entropy::Entropy;
 use crate::index::Index;
 use crate::journal::Shelf;
-use crate::storage::{FileStorage, FilesOptions, Finding, Holder, Mode, OsDisk, Purpose, SharedDisk, Storage};
+use crate::storage::{Durability, FileStorage, FilesOptions, Finding, Holder, Mode, OsDisk, Purpose, SharedDisk, Storage};
 
 /// A data directory, open.
 #[derive(Debug, Clone)]
@@ -119,6 +119,11 @@ impl Store {
     /// the background anyway; see [`CommitOptions`](crate::CommitOptions).
     pub fn commit(&self) -> Result<(), StoreError> {
         Ok(self.shared.storage.commit()?)
+    }
+
+    /// How lasting an append is before it returns, unless it asks for more.
+    pub fn durability(&self) -> Durability {
+        self.shared.options.durability
     }
 
     /// What was found wrong when the directory was opened, and what was done about it.

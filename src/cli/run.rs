@@ -1,0 +1,222 @@
+//! `lastword run`
+//!
+//! The answer goes to stdout as it is journalled; thoughts, tools and what happens around it go to stderr. Nobody who
+//! stops reading stops the run: only Ctrl-C does.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use lastword::run::{
+    BudgetSettings, Config, DEMO, DemoRunner, RunEnd, StartError, Started, SuperviseError, Supervisor,
+};
+use lastword::{After, RunId, SessionId, Store, StoreError, UserTurn};
+
+use super::failure::{Failure, with_causes};
+use super::screen::Screen;
+use super::{Context, config, output, session_to_find};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The session.
+    id: String,
+    /// What the user says.
+    #[arg(long, value_name = "TEXT")]
+    message: String,
+    /// Who answers: the name of a configured runner.
+    #[arg(long, value_name = "NAME")]
+    runner: Option<String>,
+    /// The id of the run; a fresh one if none is given.
+    #[arg(long)]
+    run: Option<String>,
+    /// The file that configures runners; `_lastword.toml` in the data directory if none is given.
+    #[arg(long, env = "LASTWORD_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// How long to wait for the first event; 0 waits for ever.
+    #[arg(long, value_name = "SECONDS")]
+    ttfb_timeout_seconds: Option<f64>,
+    /// How long a silence in the middle of an answer may last; 0 lets it last for ever.
+    #[arg(long, value_name = "SECONDS")]
+    idle_timeout_seconds: Option<f64>,
+    /// The pause between two words of the demo.
+    #[arg(long, env = "LASTWORD_DEMO_PACE_MS", value_name = "MS")]
+    #[arg(value_parser = clap::value_parser!(u64).range(..=60_000))]
+    pace_ms: Option<u64>,
+}
+
+impl Args {
+    fn config(&self, context: &Context) -> Result<Config, Failure> {
+        let mut config = config::load(context, self.config.as_deref())?;
+        if let Some(pace) = self.pace_ms {
+            config.runners = config.runners.with(DEMO, DemoRunner { pace: Duration::from_millis(pace) });
+        }
+        let given = BudgetSettings {
+            first_event_seconds: self.ttfb_timeout_seconds,
+            idle_seconds: self.idle_timeout_seconds,
+            tool_seconds: None,
+        };
+        config.options.budgets = given.or(config.options.budgets);
+        Ok(config)
+    }
+}
+
+pub(super) fn run(context: &Context, args: Args) -> Result<(), Failure> {
+    let session = session_to_find(&args.id)?;
+    let run = args.run.as_deref().map(RunId::parse).transpose().map_err(StoreError::from)?;
+    let config = args.config(context)?;
+    let store = context.writer()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime = runtime.map_err(|cause| Failure::Storage(format!("could not start the tasks of a run: {cause}")))?;
+    let turn = UserTurn { run, ..UserTurn::text(&args.message) };
+    runtime.block_on(answer(context, store, config, session, turn, args.runner.as_deref()))
+}
+
+async fn answer(
+    context: &Context,
+    store: Store,
+    config: Config,
+    session: SessionId,
+    turn: UserTurn,
+    runner: Option<&str>,
+) -> Result<(), Failure> {
+    let supervisor = Supervisor::new(store.clone(), config.runners, config.options)?;
+    let mut signals = Signals::listen()?;
+    let started = supervisor.start(&session, turn, runner).await?;
+    let (run, json) = (started.run().clone(), context.json);
+    let printing = tokio::task::spawn_blocking(move || print(&store, &session, &run, json));
+    let end = see_to_the_end(&supervisor, started, &mut signals).await;
+    match printing.await {
+        Ok(printed) => printed?,
+        Err(broken) => std::panic::resume_unwind(broken.into_panic()),
+    }
+    tell(end)
+}
+
+/// Waits for the end, and for the producer to be gone. The first Ctrl-C stops the run, a second one waits no longer.
+async fn see_to_the_end(supervisor: &Supervisor, mut started: Started, signals: &mut Signals) -> RunEnd {
+    let mut waiting = started.clone();
+    loop {
+        tokio::select! {
+            end = waiting.ended() => {
+                tokio::select! {
+                    () = started.gone() => {}
+                    _ = signals.next() => {}
+                }
+                return end;
+            }
+            wish = signals.next() => {
+                let (supervisor, run) = (supervisor.clone(), started.run().clone());
+                tokio::spawn(async move { obey(&supervisor, &run, wish).await });
+            }
+        }
+    }
+}
+
+async fn obey(supervisor: &Supervisor, run: &RunId, wish: Wish) {
+    match wish {
+        Wish::Stop => {
+            for (session, _) in supervisor.running().into_iter().filter(|(_, running)| running == run) {
+                // How the run ended is told by the run.
+                let _ = supervisor.stop(&session, run).await;
+            }
+        }
+        Wish::Shutdown => drop(supervisor.drain(Duration::ZERO).await),
+    }
+}
+
+fn tell(end: RunEnd) -> Result<(), Failure> {
+    match end {
+        RunEnd::Completed => Ok(()),
+        RunEnd::Stopped => Err(Failure::No("stopped; what had arrived is kept".to_owned())),
+        RunEnd::Failed { kind, message } => Err(Failure::No(format!("the answer failed ({kind}): {}", output::plain(&message)))),
+        RunEnd::Unwritten(error) => Err(error.into()),
+    }
+}
+
+/// What the signals of the system ask for.
+#[derive(Debug, Clone, Copy)]
+enum Wish {
+    Stop,
+    Shutdown,
+}
+
+#[cfg(unix)]
+struct Signals {
+    interrupt: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+    /// A terminal that goes away is a reader that leaves. It is heard so that it ends nothing.
+    hangup: tokio::signal::unix::Signal,
+}
+
+#[cfg(unix)]
+impl Signals {
+    fn listen() -> Result<Self, Failure> {
+        use tokio::signal::unix::{SignalKind, signal};
+        let broken = |cause: io::Error| Failure::Storage(format!("could not listen for signals: {cause}"));
+        Ok(Signals {
+            interrupt: signal(SignalKind::interrupt()).map_err(broken)?,
+            terminate: signal(SignalKind::terminate()).map_err(broken)?,
+            hangup: signal(SignalKind::hangup()).map_err(broken)?,
+        })
+    }
+
+    async fn next(&mut self) -> Wish {
+        loop {
+            tokio::select! {
+                _ = self.interrupt.recv() => return Wish::Stop,
+                _ = self.terminate.recv() => return Wish::Shutdown,
+                _ = self.hangup.recv() => {}
+            }
+        }
+    }
+}
+
+#[cfg(not(unix))]
+struct Signals;
+
+#[cfg(not(unix))]
+impl Signals {
+    fn listen() -> Result<Self, Failure> {
+        Ok(Signals)
+    }
+
+    async fn next(&mut self) -> Wish {
+        match tokio::signal::ctrl_c().await {
+            Ok(()) => Wish::Stop,
+            Err(_) => std::future::pending().await,
+        }
+    }
+}
+
+/// Prints the run's events as they are journalled. A reader who has left is no reason to stop.
+fn print(store: &Store, session: &SessionId, run: &RunId, json: bool) -> Result<(), Failure> {
+    let mut screen = Screen::default();
+    for event in store.follow(session, run, After::Start)? {
+        let event = event?;
+        match json {
+            true => screen.answer(&format!("{}\n", event.line)),
+            false => screen.show(&event),
+        }
+    }
+    screen.end();
+    Ok(())
+}
+
+impl From<SuperviseError> for Failure {
+    fn from(error: SuperviseError) -> Self {
+        match error {
+            SuperviseError::Store(error) => error.into(),
+            error => Failure::Usage(with_causes(&error)),
+        }
+    }
+}
+
+impl From<StartError> for Failure {
+    fn from(error: StartError) -> Self {
+        match error {
+            StartError::Store(error) => error.into(),
+            StartError::UnknownRunner { .. } => Failure::Usage(error.to_string()),
+            StartError::Draining => Failure::Busy(error.to_string()),
+        }
+    }
+}

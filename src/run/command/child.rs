@@ -1,0 +1,235 @@
+//! One child process: started behind a gate, fed, listened to, and ended with its whole group.
+//!
+//! On Unix it is started by a shell that waits for a line before it becomes the command, so that no command runs whose
+//! group is not noted. If we die before that line, the shell reads the end of its input and ends.
+
+use std::io;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
+
+use super::output::Output;
+use super::{Answer, CommandRunner};
+use crate::run::group::{GroupHold, Groups};
+use crate::run::process::TOKEN_VARIABLE;
+use crate::run::runner::{Failure, Outlet, Prompt, Refused};
+use crate::run::sleep::{Deadline, within};
+
+/// How much of stderr is kept.
+const STDERR_BYTES_MAX: usize = 8 * 1024;
+
+/// How long a command may take to end after it has said how its answer ends, and others to let go of its stdout after
+/// it has ended.
+const LINGER: Duration = Duration::from_secs(2);
+
+/// How long the system may take to tell how a child ended that was killed.
+const REAP_GRACE: Duration = Duration::from_secs(2);
+
+const PIECE_BYTES: usize = 16 * 1024;
+
+/// A child process at work.
+pub(super) struct Child {
+    child: tokio::process::Child,
+    group: Option<GroupHold>,
+    stdin: Option<ChildStdin>,
+    stdout: Option<ChildStdout>,
+    stderr: Option<ChildStderr>,
+    status: Option<ExitStatus>,
+    output: Output,
+    complaints: Vec<u8>,
+}
+
+/// A child process that has ended.
+#[derive(Debug)]
+pub(super) struct Ended {
+    /// Nothing if the system would not tell.
+    pub(super) status: Option<ExitStatus>,
+    /// The end of what it printed on stderr.
+    pub(super) stderr: String,
+}
+
+impl Ended {
+    /// The last line of stderr, to be put behind a sentence.
+    pub(super) fn last_words(&self) -> String {
+        const CHARS_MAX: usize = 300;
+        let line = self.stderr.lines().rev().map(str::trim).find(|line| !line.is_empty());
+        line.map(|line| format!(": {}", line.chars().take(CHARS_MAX).collect::<String>())).unwrap_or_default()
+    }
+}
+
+/// What was heard of a child.
+enum Heard {
+    Fed,
+    Stdout(usize),
+    Stderr(usize),
+    Status(Option<ExitStatus>),
+    Nothing,
+}
+
+impl Child {
+    /// Starts a command. It goes to work when it is listened to.
+    pub(super) async fn start(runner: &CommandRunner, prompt: &Prompt, groups: &Groups) -> Result<Self, Failure> {
+        let token = Groups::fresh_token();
+        let mut child = command(runner, prompt, &token).spawn().map_err(|cause| start_failure(runner, &cause))?;
+        let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let group = match child.id() {
+            Some(first) => Some(note(groups, first, token, prompt).await?),
+            None => None,
+        };
+        let (output, complaints) = (Output::new(runner.output), Vec::new());
+        Ok(Child { child, group, stdin, stdout, stderr, status: None, output, complaints })
+    }
+
+    /// Feeds the command and says what it answers, until it has ended, or said how the answer ends and had time to go.
+    pub(super) async fn listen(&mut self, input: Vec<u8>, outlet: &Outlet, answer: &mut Answer) -> Result<(), Refused> {
+        let mut feeding = Box::pin(feed(self.stdin.take(), input));
+        let mut is_fed = false;
+        let (mut said, mut complained) = (vec![0; PIECE_BYTES], vec![0; PIECE_BYTES]);
+        let mut patience = None;
+        while self.status.is_none() || self.stdout.is_some() {
+            if self.status.is_some() || answer.has_ended() {
+                patience.get_or_insert_with(|| Deadline::after(LINGER));
+            }
+            let heard = tokio::select! {
+                n = read(&mut self.stdout, &mut said) => Heard::Stdout(n),
+                n = read(&mut self.stderr, &mut complained) => Heard::Stderr(n),
+                () = &mut feeding, if !is_fed => Heard::Fed,
+                status = self.child.wait(), if self.status.is_none() => Heard::Status(status.ok()),
+                () = Deadline::wait(patience) => Heard::Nothing,
+            };
+            match heard {
+                Heard::Fed => is_fed = true,
+                Heard::Stdout(0) => self.stdout = None,
+                Heard::Stdout(n) => {
+                    say(self.output.take(&said[..n]), outlet, answer).await?;
+                    // Whoever still speaks is waited for, unless the answer has ended.
+                    patience = patience.filter(|_| answer.has_ended());
+                }
+                Heard::Stderr(0) => self.stderr = None,
+                Heard::Stderr(n) => self.complain(&complained[..n]),
+                Heard::Status(Some(status)) => self.status = Some(status),
+                Heard::Status(None) | Heard::Nothing => break,
+            }
+        }
+        say(self.output.finish(), outlet, answer).await
+    }
+
+    /// Ends whatever is left of the group, and tells how the child ended.
+    pub(super) async fn end(mut self, term_grace: Duration) -> Ended {
+        self.stdin = None;
+        match self.group.take() {
+            Some(group) => {
+                // Whoever is waited for is out of the table when it has ended.
+                let (status, ()) = tokio::join!(waited(&mut self.child, self.status, term_grace), group.end(term_grace));
+                self.status = status;
+            }
+            None => drop(self.child.start_kill()),
+        }
+        self.status = waited(&mut self.child, self.status, REAP_GRACE).await;
+        self.hear_last_complaints().await;
+        Ended { status: self.status, stderr: String::from_utf8_lossy(&self.complaints).into_owned() }
+    }
+
+    /// What is in the pipe of a child that has ended.
+    async fn hear_last_complaints(&mut self) {
+        let mut piece = vec![0; PIECE_BYTES];
+        while self.stderr.is_some() {
+            match within(Duration::from_millis(100), read(&mut self.stderr, &mut piece)).await {
+                Some(n) if n > 0 => self.complain(&piece[..n]),
+                _ => self.stderr = None,
+            }
+        }
+    }
+
+    fn complain(&mut self, bytes: &[u8]) {
+        self.complaints.extend_from_slice(bytes);
+        let surplus = self.complaints.len().saturating_sub(STDERR_BYTES_MAX);
+        self.complaints.drain(..surplus);
+    }
+}
+
+async fn say(events: Vec<crate::model::Event>, outlet: &Outlet, answer: &mut Answer) -> Result<(), Refused> {
+    for event in events {
+        if let Some(event) = answer.take(event) {
+            outlet.say(event).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn waited(child: &mut tokio::process::Child, known: Option<ExitStatus>, grace: Duration) -> Option<ExitStatus> {
+    match known {
+        Some(status) => Some(status),
+        None => within(grace, child.wait()).await.and_then(Result::ok),
+    }
+}
+
+/// What is there to be read; 0 at the end. For ever nothing, if there is nothing to read from.
+async fn read(from: &mut Option<impl AsyncRead + Unpin>, piece: &mut [u8]) -> usize {
+    match from {
+        Some(pipe) => pipe.read(piece).await.unwrap_or(0),
+        None => std::future::pending().await,
+    }
+}
+
+/// Lets the command go, hands it its input, and closes it. One that does not care to read is no failure.
+async fn feed(stdin: Option<ChildStdin>, input: Vec<u8>) {
+    let Some(mut stdin) = stdin else { return };
+    let gate: &[u8] = if cfg!(unix) { b"\n" } else { b"" };
+    if stdin.write_all(gate).await.is_ok() && stdin.write_all(&input).await.is_ok() {
+        let _ = stdin.shutdown().await;
+    }
+}
+
+/// Notes the child's group while the child waits.
+async fn note(groups: &Groups, first: u32, token: String, prompt: &Prompt) -> Result<GroupHold, Failure> {
+    let (groups, session, run) = (groups.clone(), prompt.session.clone(), prompt.run.clone());
+    let noting = tokio::task::spawn_blocking(move || groups.note(first, token, &session, &run));
+    let failed = |cause: String| {
+        let message = format!("The command was not started, because it could not be noted: {cause}. Please try again.");
+        Failure::new("storage", message).closed_by("not_started")
+    };
+    match noting.await {
+        Ok(noted) => noted.map_err(|cause| failed(cause.to_string())),
+        Err(cause) => Err(failed(cause.to_string())),
+    }
+}
+
+fn start_failure(runner: &CommandRunner, cause: &io::Error) -> Failure {
+    let name = runner.name();
+    let message = format!("The command {name:?} could not be started: {cause}. Look at its configuration.");
+    let failure = Failure::new("command_not_started", message).closed_by("not_started");
+    match cause.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory => failure.retryable(),
+        _ => failure,
+    }
+}
+
+fn command(runner: &CommandRunner, prompt: &Prompt, token: &str) -> Command {
+    let mut command = gated(&runner.command);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    if let Some(folder) = &runner.folder {
+        command.current_dir(folder);
+    }
+    command.envs(runner.environment.iter().map(|(name, value)| (name, value)));
+    command.env("LASTWORD_SESSION_ID", prompt.session.as_str()).env("LASTWORD_RUN_ID", prompt.run.as_str());
+    command.env(TOKEN_VARIABLE, token);
+    command
+}
+
+/// The command behind its gate, in a group of its own.
+#[cfg(unix)]
+fn gated(words: &[String]) -> Command {
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", "IFS= read -r go && exec \"$@\"", "lastword"]).args(words).process_group(0);
+    command
+}
+
+#[cfg(not(unix))]
+fn gated(words: &[String]) -> Command {
+    let mut command = Command::new(words.first().map_or("", String::as_str));
+    command.args(words.iter().skip(1));
+    command
+}

@@ -1,0 +1,198 @@
+//! A child process for every turn: the conversation on its stdin, events or text on its stdout.
+//!
+//! It gets a process group of its own, which ends with the turn. What it prints on stderr is kept in part, for whoever
+//! has to find out why it failed.
+
+mod child;
+mod output;
+
+use std::path::PathBuf;
+use std::process::ExitStatus;
+
+use self::child::{Child, Ended};
+pub use self::output::OutputForm;
+use super::group::TERM_GRACE;
+use super::runner::{Failure, Finish, Outlet, Producing, Prompt, Retry, Runner};
+use crate::model::{Event, Object, TerminalState, is_truthy};
+
+/// The exit code by which a command says that another attempt may fare better (`EX_TEMPFAIL`).
+const TRY_AGAIN: i32 = 75;
+
+/// The exit code of a shell that did not find what it was to start.
+const NOT_FOUND: i32 = 127;
+
+/// The words by which a command says that it does not know the agent session it was told.
+const FORGOTTEN: [&str; 2] = ["unknown_agent_session", "stale_agent_session"];
+
+/// Runs a command for every turn.
+#[derive(Debug, Clone, Default)]
+pub struct CommandRunner {
+    /// The program and its arguments. No shell looks at them.
+    pub command: Vec<String>,
+    /// The folder that it runs in; this process's own if none is given.
+    pub folder: Option<PathBuf>,
+    /// What is added to its environment.
+    pub environment: Vec<(String, String)>,
+    /// How its output is understood.
+    pub output: OutputForm,
+    /// What its stderr holds if it does not know the agent session that it was told.
+    pub forgotten_when: Vec<String>,
+}
+
+impl Runner for CommandRunner {
+    fn produce(&self, prompt: Prompt, outlet: Outlet) -> Producing {
+        let runner = self.clone();
+        Box::pin(async move { runner.answer(prompt, outlet).await })
+    }
+}
+
+impl CommandRunner {
+    async fn answer(self, prompt: Prompt, outlet: Outlet) -> Result<Finish, Failure> {
+        let was_told = prompt.agent_session.is_some();
+        let mut child = Child::start(&self, &prompt, outlet.groups()).await?;
+        let mut answer = Answer { is_asked_to_go_on: was_told, ..Answer::default() };
+        let heard = outlet.unless_stopped(child.listen(input(&prompt), &outlet, &mut answer)).await;
+        let ended = child.end(TERM_GRACE).await;
+        heard??;
+        outlet.say(exit_event(&ended)).await?;
+        answer.conclude(&self, &ended)
+    }
+
+    fn name(&self) -> &str {
+        self.command.first().map_or("", String::as_str)
+    }
+
+    fn says_forgotten(&self, stderr: &str) -> bool {
+        self.forgotten_when.iter().any(|words| !words.is_empty() && stderr.contains(words.as_str()))
+    }
+}
+
+/// The object that a command reads: one line.
+fn input(prompt: &Prompt) -> Vec<u8> {
+    let mut object = Object::default();
+    object.set_text("message", &prompt.message);
+    object.set("attachments", prompt.attachments.as_str());
+    object.set("context", prompt.context.to_json());
+    object.set_text("session_id", prompt.session.as_str());
+    object.set_text("run_id", prompt.run.as_str());
+    match &prompt.agent_session {
+        Some(id) => object.set_text("agent_session_id", id),
+        None => object.set("agent_session_id", "null"),
+    }
+    object.set("attempt", prompt.attempt.to_string());
+    let mut line = object.to_json().into_bytes();
+    line.push(b'\n');
+    line
+}
+
+/// What a command has said so far of how its answer ends.
+#[derive(Debug, Default)]
+struct Answer {
+    has_spoken: bool,
+    /// Whether it was told to go on with an agent session.
+    is_asked_to_go_on: bool,
+    /// The events by which it ended the run itself.
+    end: Vec<Event>,
+}
+
+impl Answer {
+    /// Takes an event, and gives it back if it is to be said: what ends a run waits for the command to end, and behind
+    /// it nothing counts but a `stream_end`.
+    fn take(&mut self, event: Event) -> Option<Event> {
+        self.has_spoken = true;
+        let is_end = event.terminal_state().is_some();
+        match self.end.last().map(Event::name) {
+            None if !is_end => return Some(event),
+            None => self.end.push(event),
+            Some("done") if event.name() == "stream_end" => self.end.push(event),
+            Some(_) => {}
+        }
+        None
+    }
+
+    fn has_ended(&self) -> bool {
+        !self.end.is_empty()
+    }
+
+    /// How the attempt ended: as the command said, or else as its exit code says.
+    fn conclude(self, runner: &CommandRunner, ended: &Ended) -> Result<Finish, Failure> {
+        let failure = match self.end.first() {
+            Some(end) if matches!(end.name(), "apperror" | "error") => declared_failure(end),
+            Some(_) => return Ok(Finish { events: self.end }),
+            None if ended.status.is_some_and(|status| status.success()) && self.has_spoken => return Ok(Finish::done()),
+            None => exit_failure(runner, ended),
+        };
+        let failure = noting_exit(failure, ended);
+        let is_forgotten = FORGOTTEN.contains(&failure.kind.as_str()) || runner.says_forgotten(&ended.stderr);
+        match self.is_asked_to_go_on && is_forgotten {
+            true => Err(Failure { retry: Retry::Afresh, close_reason: "agent_session_lost", ..failure }),
+            false => Err(failure),
+        }
+    }
+}
+
+/// What a command said when it failed. All that it said is kept.
+fn declared_failure(event: &Event) -> Failure {
+    let payload = Object::parse(event.payload()).unwrap_or_default();
+    let word = |key: &str| payload.text(key).map(|text| text.into_owned()).filter(|text| !text.is_empty());
+    let kind = word("type").unwrap_or_else(|| "error".to_owned());
+    let message = word("message").unwrap_or_else(|| "The command said that it failed. Please try again.".to_owned());
+    let mut failure = Failure::new(&kind, message).closed_by("declared");
+    // An end that the command gives a meaning of its own, like a limit of tool calls, is no failure to be repeated.
+    let is_plain = event.terminal_state() == Some(TerminalState::Errored);
+    if is_plain && payload.get("retryable").is_some_and(is_truthy) {
+        failure = failure.retryable();
+    }
+    failure.notes = payload;
+    failure
+}
+
+fn exit_failure(runner: &CommandRunner, ended: &Ended) -> Failure {
+    let name = runner.name();
+    let why = ended.last_words();
+    let code = ended.status.and_then(|status| status.code());
+    let (kind, what) = match code {
+        Some(0) => ("empty_answer", format!("The command {name:?} ended without an answer")),
+        Some(NOT_FOUND) => ("command_not_found", format!("The command {name:?} could not be started")),
+        Some(code) => ("command_failed", format!("The command {name:?} ended with exit code {code}")),
+        None => ("command_killed", format!("The command {name:?} was ended by {}", signal_name(ended.status))),
+    };
+    let failure = Failure::new(kind, format!("{what}{why}. Please try again, or look at its configuration."));
+    let failure = failure.closed_by("exit");
+    if code == Some(TRY_AGAIN) { failure.retryable() } else { failure }
+}
+
+fn signal_name(status: Option<ExitStatus>) -> String {
+    #[cfg(unix)]
+    if let Some(signal) = status.and_then(|status| std::os::unix::process::ExitStatusExt::signal(&status)) {
+        return format!("signal {signal}");
+    }
+    let _ = status;
+    "the system".to_owned()
+}
+
+fn noting_exit(failure: Failure, ended: &Ended) -> Failure {
+    let failure = failure.noting("exit_code", exit_code(ended));
+    if ended.stderr.is_empty() { failure } else { failure.noting("stderr_tail", quoted(&ended.stderr)) }
+}
+
+fn exit_code(ended: &Ended) -> String {
+    ended.status.and_then(|status| status.code()).map_or("null".to_owned(), |code| code.to_string())
+}
+
+fn quoted(text: &str) -> String {
+    let mut out = String::new();
+    crate::model::quote(text, &mut out);
+    out
+}
+
+/// The event that keeps how the command ended.
+fn exit_event(ended: &Ended) -> Event {
+    let mut payload = Object::default();
+    payload.set("exit_code", exit_code(ended));
+    if ended.status.is_some_and(|status| status.code().is_none()) {
+        payload.set_text("ended_by", &signal_name(ended.status));
+    }
+    payload.set_text("stderr_tail", &ended.stderr);
+    Event::new("exit", &payload.to_json()).unwrap_or_else(|_| Event::token(""))
+}

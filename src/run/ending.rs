@@ -1,0 +1,153 @@
+//! The events that begin and end attempts and runs, and the words in them. Pure.
+
+use std::time::Duration;
+
+use super::runner::{Failure, Retry};
+use super::watchdog::Stall;
+use crate::model::fold::ATTEMPT_EVENT;
+use crate::model::{Event, Object};
+
+/// The event that says why an attempt failed that is followed by another.
+pub(super) const ATTEMPT_END_EVENT: &str = "attempt_end";
+
+/// Why somebody ends a run that its producer would go on with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Why {
+    /// The user stopped it.
+    Stop,
+    /// The program ends.
+    Shutdown,
+}
+
+/// The event that begins an attempt.
+pub(super) fn attempt_begins(attempt: u32, attempts_max: u32, runner: &str) -> Event {
+    let mut payload = Object::default();
+    payload.set("attempt", attempt.to_string());
+    payload.set("of", attempts_max.max(attempt).to_string());
+    payload.set_text("runner", runner);
+    event(ATTEMPT_EVENT, &payload)
+}
+
+/// The event that ends an attempt that is followed by another, after a pause.
+pub(super) fn attempt_ends(attempt: u32, failure: &Failure, pause: Duration) -> Event {
+    let mut payload = Object::default();
+    payload.set("attempt", attempt.to_string());
+    tell(&mut payload, failure);
+    payload.set("retry_in_seconds", format!("{:.3}", pause.as_secs_f64()));
+    event(ATTEMPT_END_EVENT, &payload)
+}
+
+/// The event that ends a run that failed.
+pub(super) fn run_fails(attempt: u32, failure: &Failure) -> Event {
+    let mut payload = Object::default();
+    tell(&mut payload, failure);
+    payload.set("attempts", attempt.to_string());
+    event("apperror", &payload)
+}
+
+/// The event that ends a run that somebody ended.
+pub(super) fn run_is_ended(why: Why, attempt: u32) -> Event {
+    match why {
+        Why::Stop => {
+            let mut payload = Object::default();
+            payload.set_text("close_reason", "stopped_by_user");
+            event("cancel", &payload)
+        }
+        Why::Shutdown => run_fails(
+            attempt,
+            &Failure::new(
+                "shutdown",
+                "The program was shut down before this answer was complete. What had arrived is kept above; please \
+                 send your message again.",
+            )
+            .retryable()
+            .closed_by("shutdown"),
+        ),
+    }
+}
+
+/// What the user is told when the agent no longer knows the conversation.
+pub(super) fn agent_forgot() -> Event {
+    let mut payload = Object::default();
+    payload.set_text("text", "(The agent no longer knew this conversation and has begun a new one of its own.)");
+    payload.set_text("notice", "agent_session_lost");
+    event("interim_assistant", &payload)
+}
+
+/// Why a producer that stalled was cut off.
+pub(super) fn stall_failure(stall: Stall, budget: Duration) -> Failure {
+    let seconds = budget.as_secs_f64();
+    let (close_reason, message) = match stall {
+        Stall::FirstEvent => (
+            "ttfb_timeout",
+            format!("The backend accepted the request and sent nothing within {seconds} s (TTFB timeout)."),
+        ),
+        Stall::Idle => ("idle_timeout", format!("The backend fell silent for {seconds} s in the middle of its answer.")),
+        Stall::Tool => ("tool_timeout", format!("A tool did not answer within {seconds} s.")),
+    };
+    Failure::new("timeout", format!("{message} What had arrived is kept; please try again."))
+        .retryable()
+        .closed_by(close_reason)
+}
+
+/// A runner that panicked.
+pub(super) fn panic_failure() -> Failure {
+    Failure::new("runner_panicked", "The runner broke down while it answered. Its log says where; please try again.")
+        .closed_by("panic")
+}
+
+fn tell(payload: &mut Object, failure: &Failure) {
+    payload.set_text("type", &failure.kind);
+    payload.set_text("message", &failure.message);
+    payload.set_text("close_reason", failure.close_reason);
+    payload.set("retryable", (failure.retry != Retry::No).to_string());
+    for (key, value) in failure.notes.iter() {
+        if payload.get(key).is_none() {
+            payload.set(key, value);
+        }
+    }
+}
+
+fn event(name: &'static str, payload: &Object) -> Event {
+    Event::new(name, &payload.to_json()).unwrap_or_else(|_| Event::error("unspeakable", "The failure is too long to tell."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::TerminalState;
+
+    #[test]
+    fn a_stall_at_the_beginning_says_ttfb_and_has_a_reason_of_its_own() {
+        let failure = stall_failure(Stall::FirstEvent, Duration::from_secs(45));
+        assert!(failure.message.contains("TTFB") && failure.message.contains("45 s"), "{failure:?}");
+        let event = run_fails(3, &failure);
+        assert!(event.payload().contains(r#""close_reason":"ttfb_timeout","retryable":true"#), "{event:?}");
+        assert_eq!(event.terminal_state(), Some(TerminalState::Errored));
+        let reasons = [Stall::Idle, Stall::Tool].map(|stall| stall_failure(stall, Duration::from_secs(1)).close_reason);
+        assert_eq!(reasons, ["idle_timeout", "tool_timeout"]);
+    }
+
+    #[test]
+    fn a_stop_is_the_users_and_a_shutdown_is_not() {
+        assert_eq!(run_is_ended(Why::Stop, 1).terminal_state(), Some(TerminalState::InterruptedByUser));
+        assert_eq!(run_is_ended(Why::Shutdown, 1).terminal_state(), Some(TerminalState::Errored));
+    }
+
+    #[test]
+    fn notes_never_replace_what_a_failure_says_of_itself() {
+        let failure = Failure::new("k", "m").noting("type", "\"other\"").noting("exit_code", "7");
+        assert_eq!(
+            run_fails(1, &failure).payload(),
+            r#"{"type":"k","message":"m","close_reason":"failed","retryable":false,"exit_code":7,"attempts":1}"#
+        );
+    }
+
+    #[test]
+    fn beginning_and_failing_attempts_does_not_end_a_run() {
+        let failure = Failure::new("k", "m").retryable();
+        for event in [attempt_begins(1, 3, "demo"), attempt_ends(1, &failure, Duration::ZERO), agent_forgot()] {
+            assert_eq!(event.terminal_state(), None, "{event:?}");
+        }
+    }
+}

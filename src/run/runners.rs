@@ -1,0 +1,70 @@
+//! The runners that a supervisor knows, each by its name.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::demo::DemoRunner;
+use super::options::BudgetSettings;
+use super::runner::Runner;
+
+/// The name of the runner that is always there.
+pub const DEMO: &str = "demo";
+
+/// A runner, and the budgets that are its own.
+#[derive(Debug, Clone)]
+pub(super) struct Named {
+    pub(super) name: String,
+    pub(super) runner: Arc<dyn Runner>,
+    pub(super) budgets: BudgetSettings,
+}
+
+/// Runners by name. `demo` is there from the beginning and answers where nobody is asked for.
+#[derive(Debug, Clone)]
+pub struct Runners {
+    named: BTreeMap<String, Named>,
+    default: String,
+}
+
+impl Default for Runners {
+    fn default() -> Self {
+        let none = Runners { named: BTreeMap::new(), default: DEMO.to_owned() };
+        none.with(DEMO, DemoRunner::default())
+    }
+}
+
+impl Runners {
+    /// These, and another one.
+    pub fn with(self, name: &str, runner: impl Runner + 'static) -> Self {
+        self.with_budgets(name, Arc::new(runner), BudgetSettings::default())
+    }
+
+    /// These, and another one with budgets of its own.
+    pub fn with_budgets(mut self, name: &str, runner: Arc<dyn Runner>, budgets: BudgetSettings) -> Self {
+        self.named.insert(name.to_owned(), Named { name: name.to_owned(), runner, budgets });
+        self
+    }
+
+    /// These, with another one to answer where nobody is asked for.
+    pub fn with_default(mut self, name: &str) -> Self {
+        self.default = name.to_owned();
+        self
+    }
+
+    /// The name of the one that answers where nobody is asked for.
+    pub fn default_name(&self) -> &str {
+        &self.default
+    }
+
+    /// The names of all.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.named.keys().map(String::as_str)
+    }
+
+    pub(super) fn get(&self, name: Option<&str>) -> Option<&Named> {
+        self.named.get(name.unwrap_or(&self.default))
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = &Named> {
+        self.named.values()
+    }
+}

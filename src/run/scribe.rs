@@ -1,0 +1,119 @@
+//! Writes a run's events, off the threads that must not wait: a write takes its time on another one, and what should be
+//! durable is waited for on none.
+//!
+//! A full disk is waited for with patience, the events held in memory meanwhile. Every other failure is final.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, oneshot};
+
+use super::sleep::{Deadline, sleep};
+use crate::journal::{AppendError, Appended};
+use crate::model::Event;
+use crate::storage::Durability;
+use crate::store::{Outcome, Run, StoreError};
+
+/// How many documents are read or saved at the same time. More would only wait for each other, a thread each.
+const DOCUMENTS_AT_ONCE: usize = 32;
+
+const LOOK_FOR_ROOM_EVERY: Duration = Duration::from_millis(250);
+
+/// Where blocking work is done.
+#[derive(Debug, Clone)]
+pub(super) struct Desk {
+    documents: Arc<Semaphore>,
+}
+
+impl Default for Desk {
+    fn default() -> Self {
+        Desk { documents: Arc::new(Semaphore::new(DOCUMENTS_AT_ONCE)) }
+    }
+}
+
+impl Desk {
+    /// Does something that reads or saves a whole document.
+    pub(super) async fn document<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
+        let _place = self.documents.acquire().await.expect("nobody closes it");
+        Self::line(work).await
+    }
+
+    /// Does something short.
+    async fn line<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+        match tokio::task::spawn_blocking(work).await {
+            Ok(done) => done,
+            Err(broken) => std::panic::resume_unwind(broken.into_panic()),
+        }
+    }
+}
+
+/// The one who writes a run's journal.
+#[derive(Debug)]
+pub(super) struct Scribe {
+    pub(super) run: Run,
+    pub(super) desk: Desk,
+    pub(super) durability: Durability,
+    pub(super) disk_patience: Duration,
+}
+
+impl Scribe {
+    /// Appends events, in order. When this returns they can be shown.
+    pub(super) async fn append(&self, mut events: Vec<Event>) -> Result<(), StoreError> {
+        let deadline = Deadline::after(self.disk_patience);
+        while !events.is_empty() {
+            let before = self.run.last_seq();
+            let Err(error) = self.try_append(&events).await else { return Ok(()) };
+            if !is_full(&error) || deadline.is_over() {
+                return Err(error);
+            }
+            if let StoreError::Append(AppendError::Failed { appended_to: Some(last), .. }) = error {
+                events.drain(..(last.saturating_sub(before) as usize).min(events.len()));
+            }
+            sleep(LOOK_FOR_ROOM_EVERY).await;
+        }
+        Ok(())
+    }
+
+    async fn try_append(&self, events: &[Event]) -> Result<(), StoreError> {
+        let (run, events, durability) = (self.run.clone(), events.to_vec(), self.durability);
+        let appended = Desk::line(move || run.append_all(&events, durability)).await?;
+        durable(appended).await
+    }
+
+    /// Ends the run with these events, the last ones of its journal: durable, folded and saved when this returns.
+    pub(super) async fn end(&self, events: Vec<Event>) -> Result<(), StoreError> {
+        let deadline = Deadline::after(self.disk_patience);
+        loop {
+            let Err(error) = self.try_end(events.clone()).await else { return Ok(()) };
+            if !is_full(&error) || deadline.is_over() {
+                return Err(error);
+            }
+            sleep(LOOK_FOR_ROOM_EVERY).await;
+        }
+    }
+
+    /// If the run was sealed before and could not be saved, it is saved.
+    pub(super) async fn try_end(&self, events: Vec<Event>) -> Result<(), StoreError> {
+        let run = self.run.clone();
+        let end = move || match run.is_sealed() {
+            true => run.finish(Outcome::Completed).map(drop),
+            false => run.append_all(&events, Durability::Durable).map(drop),
+        };
+        self.desk.document(end).await
+    }
+}
+
+/// Waits until what was appended is as durable as it should be, without keeping a thread.
+async fn durable(appended: Appended) -> Result<(), StoreError> {
+    let (tell, told) = oneshot::channel();
+    appended.on_durable(move |outcome| drop(tell.send(outcome)));
+    match told.await {
+        Ok(outcome) => Ok(outcome.map(drop)?),
+        // Whoever was to tell is gone, and so is the store.
+        Err(_) => Ok(()),
+    }
+}
+
+fn is_full(error: &StoreError) -> bool {
+    error.code() == "no_space"
+}

@@ -1,0 +1,210 @@
+//! The life of one run: attempt after attempt, until it is ended, folded and saved.
+//!
+//! What a crash leaves: the prompt and every event that anybody saw are in the session and the journal; the producer's
+//! processes are noted. The next read resolves the turn, the next writer ends the processes, and nobody answers it again.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use super::attempt::{Around, Asked, Attempt, wish};
+use super::awake::AwakeClock;
+use super::decide::{Next, Story, decide};
+use super::ending::{Why, agent_forgot, attempt_begins, attempt_ends, run_fails, run_is_ended};
+use super::group::Groups;
+use super::options::RunOptions;
+use super::runner::{Failure, Prompt};
+use super::runners::Named;
+use super::scribe::Scribe;
+use super::sleep::sleep;
+use super::watchdog::Budgets;
+use crate::entropy::{Entropy, SystemEntropy};
+use crate::model::{Event, Object, TerminalState};
+use crate::store::{Store, StoreError};
+
+/// How a supervised run ended.
+#[derive(Debug, Clone)]
+pub enum RunEnd {
+    /// The answer is complete.
+    Completed,
+    /// The user stopped it. What arrived is kept.
+    Stopped,
+    /// It failed. What arrived is kept.
+    Failed {
+        /// A word for programs.
+        kind: String,
+        /// A sentence for people.
+        message: String,
+    },
+    /// Its journal took no more: somebody else ended it, or the disk failed. What arrived is kept, and the next full read
+    /// of the session sees to the rest.
+    Unwritten(StoreError),
+}
+
+impl RunEnd {
+    fn of(event: &Event) -> Self {
+        match event.terminal_state() {
+            Some(TerminalState::Completed | TerminalState::ToolLimitReached) => RunEnd::Completed,
+            Some(TerminalState::InterruptedByUser) => RunEnd::Stopped,
+            _ => {
+                let payload = Object::parse(event.payload()).unwrap_or_default();
+                let text = |key| payload.text(key).unwrap_or_default().into_owned();
+                RunEnd::Failed { kind: text("type"), message: text("message") }
+            }
+        }
+    }
+}
+
+/// How far a run is.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Stage {
+    /// How it ended, once it has.
+    pub(super) end: Option<RunEnd>,
+    /// Whether its producer is gone too.
+    pub(super) is_gone: bool,
+}
+
+/// Everything that one run needs.
+pub(super) struct Supervision {
+    pub(super) store: Store,
+    pub(super) named: Named,
+    pub(super) budgets: Budgets,
+    pub(super) options: RunOptions,
+    pub(super) clock: Arc<AwakeClock>,
+    pub(super) scribe: Scribe,
+    pub(super) asked: Asked,
+    pub(super) stage: watch::Sender<Stage>,
+}
+
+/// Whether the story goes on behind an attempt.
+enum Chapter {
+    Next,
+    Last,
+}
+
+impl Supervision {
+    /// Sees the run to its end.
+    pub(super) async fn run(mut self) {
+        let mut story = Story { agent_session: self.agent_session().await, ..Story::default() };
+        loop {
+            story.attempt += 1;
+            match self.chapter(&mut story).await {
+                Ok(Chapter::Next) => {}
+                Ok(Chapter::Last) => break,
+                Err(error) => {
+                    self.give_up(error, story.attempt).await;
+                    break;
+                }
+            }
+        }
+        self.stage.send_modify(|stage| stage.is_gone = true);
+    }
+
+    /// One attempt, and what follows from it.
+    async fn chapter(&mut self, story: &mut Story) -> Result<Chapter, StoreError> {
+        let asked = *self.asked.borrow();
+        if let Some(why) = asked {
+            return self.end(vec![run_is_ended(why, story.attempt)]).await.map(|()| Chapter::Last);
+        }
+        self.scribe.append(vec![attempt_begins(story.attempt, self.options.retries.attempts_max, &self.named.name)]).await?;
+        let prompt = self.prompt(story).await?;
+        let mut asked = self.asked.clone();
+        let mut attempt = Attempt::begin(&*self.named.runner, prompt, self.around());
+        let watched = attempt.watch(&mut asked).await;
+        story.has_shown |= attempt.has_shown();
+        match watched.map(|end| decide(end, story, SystemEntropy.next(), &self.options.retries)) {
+            Ok(Next::End(events)) => {
+                let ended = match attempt.write_rest().await {
+                    Ok(()) => self.end(events).await,
+                    Err(error) => Err(error),
+                };
+                attempt.halt(self.options.stop_grace).await;
+                ended.map(|()| Chapter::Last)
+            }
+            Ok(Next::Again { failure, pause, is_afresh }) => {
+                attempt.halt(self.options.stop_grace).await;
+                self.turn_page(story, failure, pause, is_afresh).await
+            }
+            Err(error) => {
+                attempt.halt(self.options.stop_grace).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Says why the last attempt failed, and waits for the next.
+    async fn turn_page(
+        &mut self,
+        story: &mut Story,
+        failure: Failure,
+        pause: std::time::Duration,
+        is_afresh: bool,
+    ) -> Result<Chapter, StoreError> {
+        let mut events = vec![attempt_ends(story.attempt, &failure, pause)];
+        if is_afresh {
+            story.agent_session = None;
+            story.has_begun_afresh = true;
+            events.push(agent_forgot());
+        }
+        self.scribe.append(events).await?;
+        tokio::select! {
+            biased;
+            why = wish(&mut self.asked) => {
+                self.end(vec![run_is_ended(why, story.attempt)]).await.map(|()| Chapter::Last)
+            }
+            () = sleep(pause) => Ok(Chapter::Next),
+        }
+    }
+
+    fn around(&self) -> Around<'_> {
+        let groups = Groups::of(&self.store);
+        Around { runner: &self.named.name, budgets: self.budgets, clock: &self.clock, scribe: &self.scribe, groups }
+    }
+
+    /// The conversation as it is now, with the turn that is to be answered at its end.
+    async fn prompt(&self, story: &Story) -> Result<Prompt, StoreError> {
+        let (store, run) = (self.store.clone(), self.scribe.run.clone());
+        let read = move || store.get_session(run.session()).map(|session| (session.context(), session.pending_turn()));
+        let (context, pending) = self.scribe.desk.document(read).await?;
+        let (message, attachments) = pending.map(|turn| (turn.message, turn.attachments)).unwrap_or_default();
+        let (session, run) = (self.scribe.run.session().clone(), self.scribe.run.id().clone());
+        let (agent_session, attempt) = (story.agent_session.clone(), story.attempt);
+        Ok(Prompt { session, run, message, attachments, context, agent_session, attempt })
+    }
+
+    /// What the runner's agent calls the conversation. If that cannot be read now, the first attempt will say so.
+    async fn agent_session(&self) -> Option<String> {
+        let (store, run, runner) = (self.store.clone(), self.scribe.run.clone(), self.named.name.clone());
+        let read = move || store.get_session(run.session()).ok()?.agent_session(&runner);
+        self.scribe.desk.document(read).await.map(|known| known.id)
+    }
+
+    /// Ends the run and says so.
+    async fn end(&self, events: Vec<Event>) -> Result<(), StoreError> {
+        let end = events.first().map_or(RunEnd::Completed, RunEnd::of);
+        self.scribe.end(events).await?;
+        self.stage.send_modify(|stage| stage.end = Some(end));
+        Ok(())
+    }
+
+    /// The journal takes no more. If that is the disk's doing, one last try to say so in the journal is made.
+    async fn give_up(&self, error: StoreError, attempt: u32) {
+        if !self.scribe.run.is_sealed() && error.code() == "no_space" {
+            let why = "There was no room on the disk to write the answer down. Make room, and please try again.";
+            let failure = Failure::new("no_space", why).retryable().closed_by("no_space");
+            let _ = self.scribe.try_end(vec![run_fails(attempt, &failure)]).await;
+        }
+        self.stage.send_modify(|stage| stage.end = Some(RunEnd::Unwritten(error)));
+    }
+}
+
+/// Notes a wish that a run should end. The first one counts.
+pub(super) fn ask(asked: &watch::Sender<Option<Why>>, why: Why) {
+    asked.send_if_modified(|wish| {
+        let is_new = wish.is_none();
+        if is_new {
+            *wish = Some(why);
+        }
+        is_new
+    });
+}

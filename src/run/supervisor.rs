@@ -1,0 +1,334 @@
+//! All runs of a store that are answered by runners: started, stopped, and drained when the program ends.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use super::awake::AwakeClock;
+use super::ending::Why;
+use super::group::{Reaped, reap};
+use super::options::{BadBudget, BudgetSettings, RunOptions};
+use super::runners::{Named, Runners};
+use super::scribe::{Desk, Scribe};
+use super::sleep::within;
+use super::supervise::{RunEnd, Stage, Supervision, ask};
+use crate::entropy::SystemEntropy;
+use crate::model::{RunId, SessionId};
+use crate::store::{Run, Store, StoreError, UserTurn};
+
+/// Why a supervisor was not made.
+#[derive(Debug, thiserror::Error)]
+pub enum SuperviseError {
+    /// A budget is no number of seconds.
+    #[error(transparent)]
+    Budget(#[from] BadBudget),
+    /// The runner that is to answer where nobody is asked for is not there.
+    #[error("the default runner {name:?} is not configured: choose one of {known}")]
+    NoDefault {
+        /// Its name.
+        name: String,
+        /// Those that are there.
+        known: String,
+    },
+    /// What earlier writers left behind could not be looked at.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Why a turn was not started.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum StartError {
+    /// There is no such runner.
+    #[error("there is no runner {name:?}: choose one of {known}")]
+    UnknownRunner {
+        /// What was asked for.
+        name: String,
+        /// Those that are there.
+        known: String,
+    },
+    /// The program is about to end.
+    #[error("no new turns are begun, because the program is shutting down: try again when it is back")]
+    Draining,
+    /// The store refused, perhaps because another run of the session has not ended.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// What became of the runs when the program ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Drained {
+    /// Runs that were at work when the drain began.
+    pub running: usize,
+    /// Those of them that were cut off at the deadline.
+    pub cut: usize,
+}
+
+/// Starts runs, watches over them, and ends them. Clones are the same supervisor.
+#[derive(Debug, Clone)]
+pub struct Supervisor {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    store: Store,
+    runners: Runners,
+    budgets: BudgetSettings,
+    options: RunOptions,
+    clock: Arc<AwakeClock>,
+    desk: Desk,
+    floor: Mutex<Floor>,
+    /// How many runs are at work.
+    count: watch::Sender<usize>,
+    reaped: Vec<Reaped>,
+}
+
+/// The runs at work, one a session.
+#[derive(Debug, Default)]
+struct Floor {
+    is_closed: bool,
+    at_work: HashMap<SessionId, AtWork>,
+}
+
+/// A run at work.
+#[derive(Debug, Clone)]
+struct AtWork {
+    run: RunId,
+    asked: Arc<watch::Sender<Option<Why>>>,
+    stage: watch::Receiver<Stage>,
+}
+
+/// A run that was started. Dropping this changes nothing.
+#[derive(Debug, Clone)]
+pub struct Started {
+    run: RunId,
+    stage: watch::Receiver<Stage>,
+}
+
+impl Started {
+    /// Its id.
+    pub fn run(&self) -> &RunId {
+        &self.run
+    }
+
+    /// Waits until the run has ended: sealed, folded, saved.
+    pub async fn ended(&mut self) -> RunEnd {
+        ended(&mut self.stage).await
+    }
+
+    /// Waits until its producer is gone too.
+    pub async fn gone(&mut self) {
+        // A supervision that broke down is gone as well.
+        let _ = self.stage.wait_for(|stage| stage.is_gone).await;
+    }
+}
+
+async fn ended(stage: &mut watch::Receiver<Stage>) -> RunEnd {
+    let broken = || RunEnd::Failed {
+        kind: "supervision_broke".to_owned(),
+        message: "The supervision of this run broke down. What had arrived is kept; please try again.".to_owned(),
+    };
+    match stage.wait_for(|stage| stage.end.is_some() || stage.is_gone).await {
+        Ok(stage) => stage.end.clone().unwrap_or_else(broken),
+        Err(_) => broken(),
+    }
+}
+
+impl Supervisor {
+    /// A supervisor of a store's runs. Ends the processes that earlier writers left behind, for which it may wait a few
+    /// seconds. To be called inside a tokio runtime, whose tasks the runs become.
+    pub fn new(store: Store, runners: Runners, options: RunOptions) -> Result<Self, SuperviseError> {
+        options.budgets.check()?;
+        for named in runners.all() {
+            named.budgets.check()?;
+        }
+        if runners.get(None).is_none() {
+            return Err(SuperviseError::NoDefault { name: runners.default_name().to_owned(), known: listed(&runners) });
+        }
+        let budgets = options.budgets.or(BudgetSettings::from_environment()?);
+        let reaped = reap(&store)?;
+        let clock = AwakeClock::new(options.steady.clone());
+        tokio::spawn(AwakeClock::keep(Arc::downgrade(&clock)));
+        let (desk, floor, count) = (Desk::default(), Mutex::default(), watch::Sender::new(0));
+        let shared = Shared { store, runners, budgets, options, clock, desk, floor, count, reaped };
+        Ok(Supervisor { shared: Arc::new(shared) })
+    }
+
+    /// The processes that earlier writers had left behind.
+    pub fn reaped(&self) -> &[Reaped] {
+        &self.shared.reaped
+    }
+
+    /// The runners that can be asked for.
+    pub fn runners(&self) -> &Runners {
+        &self.shared.runners
+    }
+
+    /// Begins a turn and lets a runner answer it. The prompt is durable when this returns. Whoever stops waiting for this
+    /// stops nothing.
+    pub async fn start(
+        &self,
+        session: &SessionId,
+        turn: UserTurn,
+        runner: Option<&str>,
+    ) -> Result<Started, StartError> {
+        let named = self.shared.runners.get(runner).cloned().ok_or_else(|| self.unknown(runner))?;
+        let turn = UserTurn {
+            run: Some(turn.run.unwrap_or_else(|| RunId::fresh(&SystemEntropy))),
+            lease_seconds: None,
+            ..turn
+        };
+        let beginning = tokio::spawn(self.shared.clone().begin(session.clone(), turn, named));
+        match beginning.await {
+            Ok(begun) => begun,
+            Err(broken) => std::panic::resume_unwind(broken.into_panic()),
+        }
+    }
+
+    /// Stops a run, whoever produces it: one of ours, or a producer outside. It ends as stopped, what arrived is kept,
+    /// and nothing is added to it any more. `false` if it had ended before. Works before the first event, too.
+    pub async fn stop(&self, session: &SessionId, run: &RunId) -> Result<bool, StoreError> {
+        let at_work = self.shared.floor.lock().at_work.get(session).filter(|at_work| at_work.run == *run).cloned();
+        if let Some(AtWork { asked, mut stage, .. }) = at_work {
+            let had_ended = stage.borrow().end.is_some();
+            ask(&asked, Why::Stop);
+            match ended(&mut stage).await {
+                RunEnd::Stopped => return Ok(!had_ended),
+                RunEnd::Unwritten(_) => {}
+                _ => return Ok(false),
+            }
+        }
+        let (store, session, run) = (self.shared.store.clone(), session.clone(), run.clone());
+        self.shared.desk.document(move || store.stop_run(&session, &run)).await
+    }
+
+    /// The runs that runners are at work on.
+    pub fn running(&self) -> Vec<(SessionId, RunId)> {
+        let floor = self.shared.floor.lock();
+        floor.at_work.iter().map(|(session, at_work)| (session.clone(), at_work.run.clone())).collect()
+    }
+
+    /// Begins no more turns, gives those that run so long to end, and then ends them with an event that says why.
+    /// Returns when all are gone.
+    pub async fn drain(&self, deadline: Duration) -> Drained {
+        let running = self.close();
+        let mut count = self.shared.count.subscribe();
+        if within(deadline, count.wait_for(|count| *count == 0)).await.is_some() {
+            return Drained { running, cut: 0 };
+        }
+        let left: Vec<AtWork> = self.shared.floor.lock().at_work.values().cloned().collect();
+        let cut = left.iter().filter(|at_work| at_work.stage.borrow().end.is_none()).count();
+        left.iter().for_each(|at_work| ask(&at_work.asked, Why::Shutdown));
+        let _ = count.wait_for(|count| *count == 0).await;
+        Drained { running, cut }
+    }
+
+    fn close(&self) -> usize {
+        let mut floor = self.shared.floor.lock();
+        floor.is_closed = true;
+        floor.at_work.len()
+    }
+
+    fn unknown(&self, runner: Option<&str>) -> StartError {
+        let name = runner.unwrap_or(self.shared.runners.default_name()).to_owned();
+        StartError::UnknownRunner { name, known: listed(&self.shared.runners) }
+    }
+}
+
+fn listed(runners: &Runners) -> String {
+    runners.names().collect::<Vec<_>>().join(", ")
+}
+
+/// A session's place on the floor. Given back when this is dropped, however that comes about.
+struct Place {
+    shared: Arc<Shared>,
+    session: SessionId,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut floor = self.shared.floor.lock();
+        floor.at_work.remove(&self.session);
+        self.shared.count.send_replace(floor.at_work.len());
+    }
+}
+
+impl Shared {
+    /// Takes the session's place, begins the turn, and lets the run go.
+    async fn begin(self: Arc<Self>, session: SessionId, turn: UserTurn, named: Named) -> Result<Started, StartError> {
+        let run = turn.run.clone().expect("start has given it one");
+        let (asked, wishes) = watch::channel(None);
+        let (stage, stages) = watch::channel(Stage::default());
+        let at_work = AtWork { run: run.clone(), asked: Arc::new(asked), stage: stages.clone() };
+        let place = self.take_place(&session, at_work).await?;
+        let store = self.store.clone();
+        let begun = self.desk.document(move || store.begin_run(&session, turn)).await?;
+        let supervision = self.supervision(begun, named, wishes, stage);
+        tokio::spawn(async move {
+            supervision.run().await;
+            drop(place);
+        });
+        Ok(Started { run, stage: stages })
+    }
+
+    /// A run that has ended is waited for until its producer is gone; one that has not is in the way.
+    async fn take_place(self: &Arc<Self>, session: &SessionId, at_work: AtWork) -> Result<Place, StartError> {
+        loop {
+            let before = match self.try_take_place(session, &at_work)? {
+                Ok(place) => return Ok(place),
+                Err(before) => before,
+            };
+            if before.stage.borrow().end.is_none() {
+                let run = before.run.to_string();
+                return Err(StoreError::RunInProgress { session: session.clone(), run }.into());
+            }
+            self.wait_until_gone(session, &before.run).await;
+        }
+    }
+
+    async fn wait_until_gone(&self, session: &SessionId, run: &RunId) {
+        let mut count = self.count.subscribe();
+        while self.floor.lock().at_work.get(session).is_some_and(|now| now.run == *run) {
+            // Whoever tells is this very value.
+            let _ = count.changed().await;
+        }
+    }
+
+    fn try_take_place(
+        self: &Arc<Self>,
+        session: &SessionId,
+        at_work: &AtWork,
+    ) -> Result<Result<Place, AtWork>, StartError> {
+        let mut floor = self.floor.lock();
+        if floor.is_closed {
+            return Err(StartError::Draining);
+        }
+        if let Some(before) = floor.at_work.get(session) {
+            return Ok(Err(before.clone()));
+        }
+        floor.at_work.insert(session.clone(), at_work.clone());
+        self.count.send_replace(floor.at_work.len());
+        Ok(Ok(Place { shared: self.clone(), session: session.clone() }))
+    }
+
+    fn supervision(
+        &self,
+        run: Run,
+        named: Named,
+        asked: watch::Receiver<Option<Why>>,
+        stage: watch::Sender<Stage>,
+    ) -> Supervision {
+        let (store, options, clock) = (self.store.clone(), self.options.clone(), self.clock.clone());
+        let budgets = named.budgets.or(self.budgets).budgets();
+        let scribe = Scribe {
+            durability: store.durability(),
+            run,
+            desk: self.desk.clone(),
+            disk_patience: options.disk_patience,
+        };
+        Supervision { store, named, budgets, options, clock, scribe, asked, stage }
+    }
+}
