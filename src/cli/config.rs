@@ -16,7 +16,10 @@ pub(super) fn load(context: &Context, named: Option<&Path>) -> Result<Config, Fa
     let text = match std::fs::read_to_string(&path) {
         Ok(text) => text,
         Err(cause) if named.is_none() && cause.kind() == std::io::ErrorKind::NotFound => return Ok(Config::default()),
-        Err(cause) => return Err(Failure::Usage(format!("could not read the configuration {}: {cause}", path.display()))),
+        Err(cause) => {
+            return Err(Failure::Usage(format!("could not read the configuration {}: {cause}", path.display())));
+        }
     };
-    Config::parse(&text).map_err(|cause| Failure::Usage(format!("the configuration {} is wrong: {cause}", path.display())))
+    Config::parse(&text)
+        .map_err(|cause| Failure::Usage(format!("the configuration {} is wrong: {cause}", path.display())))
 }

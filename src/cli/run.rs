@@ -128,7 +128,9 @@ fn tell(end: RunEnd) -> Result<(), Failure> {
     match end {
         RunEnd::Completed => Ok(()),
         RunEnd::Stopped => Err(Failure::No("stopped; what had arrived is kept".to_owned())),
-        RunEnd::Failed { kind, message } => Err(Failure::No(format!("the answer failed ({kind}): {}", output::plain(&message)))),
+        RunEnd::Failed { kind, message } => {
+            Err(Failure::No(format!("the answer failed ({kind}): {}", output::plain(&message))))
+        }
         RunEnd::Unwritten(error) => Err(error.into()),
     }
 }

@@ -40,7 +40,9 @@ impl Screen {
         let text = |key: &str| plain(&payload.text(key).unwrap_or_default());
         match event.name.as_str() {
             "token" => self.answer(&text("text")),
-            "interim_assistant" if payload.get("already_streamed").is_none() => self.answer(&format!("{}\n\n", text("text"))),
+            "interim_assistant" if payload.get("already_streamed").is_none() => {
+                self.answer(&format!("{}\n\n", text("text")))
+            }
             "reasoning" => self.aside(&text("text")),
             "tool" => self.note(&format!("[{}: {}]", text("name"), text("preview"))),
             "tool_complete" => self.note(&format!("[{} answered: {}]", text("name"), text("preview"))),

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use crate::format::{EventRef, Record};
 use crate::journal::{JournalReader, RunEnd};
 use crate::model::fold::{Folded, Folder, Provenance};
-use crate::model::{AGENT_SESSION_EVENT, AgentSession, Object, Row, RunId, SessionId, TerminalState, is_truthy, text_of, trim};
+use crate::model::{
+    AGENT_SESSION_EVENT, AgentSession, Object, Row, RunId, SessionId, TerminalState, is_truthy, text_of, trim,
+};
 use crate::storage::{Storage, StorageError};
 
 /// What lies where a run's journal should be.

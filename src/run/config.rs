@@ -102,8 +102,8 @@ const KEYS: [(&str, &[&str]); 3] = [
 impl Config {
     /// Reads a configuration.
     pub fn parse(text: &str) -> Result<Self, BadConfig> {
-        let file: File =
-            toml::from_str(text).map_err(|cause| BadConfig::Unreadable { reason: cause.to_string().trim_end().to_owned() })?;
+        let file: File = toml::from_str(text)
+            .map_err(|cause| BadConfig::Unreadable { reason: cause.to_string().trim_end().to_owned() })?;
         let mut runners = Runners::default();
         for (name, entry) in &file.runners {
             let bad = |reason: String| BadConfig::Runner { name: name.clone(), reason };
@@ -301,8 +301,12 @@ mod tests {
     fn an_endpoint_needs_its_address_and_a_model() {
         refused("[runners.a]\nkind = \"openai\"\nmodel = \"m\"", "`base_url` is missing");
         refused("[runners.a]\nkind = \"openai\"\nbase_url = \"ftp://x\"\nmodel = \"m\"", "base_url");
-        refused("[runners.a]\nkind = \"openai\"\nbase_url = \"http://x/v1\"\nmodel = \"m\"\nheaders = { \"a b\" = \"c\" }", "header");
-        let text = "[runners.a]\nkind = \"openai\"\nbase_url = \"http://x/v1\"\nmodel = \"m\"\nbody = { temperature = 0.5 }";
+        refused(
+            "[runners.a]\nkind = \"openai\"\nbase_url = \"http://x/v1\"\nmodel = \"m\"\nheaders = { \"a b\" = \"c\" }",
+            "header",
+        );
+        let text =
+            "[runners.a]\nkind = \"openai\"\nbase_url = \"http://x/v1\"\nmodel = \"m\"\nbody = { temperature = 0.5 }";
         assert!(Config::parse(text).is_ok());
     }
 }

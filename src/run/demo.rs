@@ -80,7 +80,8 @@ fn thought(turns: usize) -> String {
 }
 
 fn answer(message: &str, words: usize) -> String {
-    let (message, words) = (shortened(message), if words == 1 { "one word".to_owned() } else { format!("{words} words") });
+    let (message, words) =
+        (shortened(message), if words == 1 { "one word".to_owned() } else { format!("{words} words") });
     format!(
         "You said {message:?}, which is {words}.\n\nEvery word that you see here was written to the run journal before \
          it was shown to you:\n\n1. Kill this program in the middle of a sentence, and show the session: nothing that you \

@@ -82,7 +82,9 @@ pub(super) fn stall_failure(stall: Stall, budget: Duration) -> Failure {
             "ttfb_timeout",
             format!("The backend accepted the request and sent nothing within {seconds} s (TTFB timeout)."),
         ),
-        Stall::Idle => ("idle_timeout", format!("The backend fell silent for {seconds} s in the middle of its answer.")),
+        Stall::Idle => {
+            ("idle_timeout", format!("The backend fell silent for {seconds} s in the middle of its answer."))
+        }
         Stall::Tool => ("tool_timeout", format!("A tool did not answer within {seconds} s.")),
     };
     Failure::new("timeout", format!("{message} What had arrived is kept; please try again."))
@@ -109,7 +111,8 @@ fn tell(payload: &mut Object, failure: &Failure) {
 }
 
 fn event(name: &'static str, payload: &Object) -> Event {
-    Event::new(name, &payload.to_json()).unwrap_or_else(|_| Event::error("unspeakable", "The failure is too long to tell."))
+    Event::new(name, &payload.to_json())
+        .unwrap_or_else(|_| Event::error("unspeakable", "The failure is too long to tell."))
 }
 
 #[cfg(test)]

@@ -46,8 +46,10 @@ fn left_of(group: &ProcessGroup, members: &[Process], is_marked: impl Fn(&Proces
         Some(_) if members.iter().all(|process| process.is_over) => Left::Nobody,
         Some(_) => Left::Whole,
         None => {
-            let is_later = |process: &&Process| !process.is_over && began.is_some_and(|began| process.started_ticks >= began);
-            let ours: Vec<Process> = members.iter().filter(is_later).filter(|process| is_marked(process)).copied().collect();
+            let is_later =
+                |process: &&Process| !process.is_over && began.is_some_and(|began| process.started_ticks >= began);
+            let ours: Vec<Process> =
+                members.iter().filter(is_later).filter(|process| is_marked(process)).copied().collect();
             if ours.is_empty() { Left::Nobody } else { Left::Some(ours) }
         }
     }
@@ -93,7 +95,9 @@ fn parse_stat(id: u32, stat: &str) -> Option<Process> {
 mod table {
     use std::fs;
 
-    use rustix::process::{Pid, PidfdFlags, kill_process_group, pidfd_open, pidfd_send_signal, test_kill_process_group};
+    use rustix::process::{
+        Pid, PidfdFlags, kill_process_group, pidfd_open, pidfd_send_signal, test_kill_process_group,
+    };
 
     use super::{Process, Signal, parse_stat};
 

@@ -106,7 +106,9 @@ impl Supervision {
         if let Some(why) = asked {
             return self.end(vec![run_is_ended(why, story.attempt)]).await.map(|()| Chapter::Last);
         }
-        self.scribe.append(vec![attempt_begins(story.attempt, self.options.retries.attempts_max, &self.named.name)]).await?;
+        self.scribe
+            .append(vec![attempt_begins(story.attempt, self.options.retries.attempts_max, &self.named.name)])
+            .await?;
         let prompt = self.prompt(story).await?;
         let mut asked = self.asked.clone();
         let mut attempt = Attempt::begin(&*self.named.runner, prompt, self.around());

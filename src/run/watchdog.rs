@@ -63,7 +63,8 @@ mod tests {
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
-    const BUDGETS: Budgets = Budgets { first_event: Some(Duration::from_secs(45)), idle: Some(Duration::from_secs(300)), tool: None };
+    const BUDGETS: Budgets =
+        Budgets { first_event: Some(Duration::from_secs(45)), idle: Some(Duration::from_secs(300)), tool: None };
 
     fn after(seconds: f64, events_seen: u64, tools_pending: usize) -> Verdict {
         let lasted = Duration::from_secs_f64(seconds);

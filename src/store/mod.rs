@@ -32,7 +32,9 @@ use crate::clock::{Clock, Timestamp};
 use crate::entropy::Entropy;
 use crate::index::Index;
 use crate::journal::Shelf;
-use crate::storage::{Durability, FileStorage, FilesOptions, Finding, Holder, Mode, OsDisk, Purpose, SharedDisk, Storage};
+use crate::storage::{
+    Durability, FileStorage, FilesOptions, Finding, Holder, Mode, OsDisk, Purpose, SharedDisk, Storage,
+};
 
 /// A data directory, open.
 #[derive(Debug, Clone)]

@@ -122,7 +122,8 @@ impl Child {
         match self.group.take() {
             Some(group) => {
                 // Whoever is waited for is out of the table when it has ended.
-                let (status, ()) = tokio::join!(waited(&mut self.child, self.status, term_grace), group.end(term_grace));
+                let (status, ()) =
+                    tokio::join!(waited(&mut self.child, self.status, term_grace), group.end(term_grace));
                 self.status = status;
             }
             None => drop(self.child.start_kill()),

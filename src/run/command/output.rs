@@ -173,7 +173,8 @@ mod tests {
     fn joined(events: &[Event]) -> Vec<(&str, String)> {
         let mut all: Vec<(&str, String)> = Vec::new();
         for event in events {
-            let text = crate::model::Object::parse(event.payload()).and_then(|o| o.text("text").map(|t| t.into_owned()));
+            let text =
+                crate::model::Object::parse(event.payload()).and_then(|o| o.text("text").map(|t| t.into_owned()));
             match (event.name(), text, all.last_mut()) {
                 ("token", Some(text), Some((name, said))) if *name == "token" => said.push_str(&text),
                 ("token", Some(text), _) => all.push(("token", text)),

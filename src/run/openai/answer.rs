@@ -135,17 +135,21 @@ impl Answer {
 }
 
 fn broken_stream() -> Failure {
-    let message = "The backend sent something that is no part of an answer. What had arrived is kept; please try again.";
+    let message =
+        "The backend sent something that is no part of an answer. What had arrived is kept; please try again.";
     Failure::new("broken_stream", message).retryable().closed_by("broken_stream")
 }
 
 fn cut_off() -> Failure {
-    let message = "The backend ended the stream before the answer was complete. What had arrived is kept; please try again.";
+    let message =
+        "The backend ended the stream before the answer was complete. What had arrived is kept; please try again.";
     Failure::new("cut_off", message).retryable().closed_by("cut_off")
 }
 
 fn empty_answer() -> Failure {
-    Failure::new("empty_answer", "The backend ended without an answer. Please try again.").retryable().closed_by("empty")
+    Failure::new("empty_answer", "The backend ended without an answer. Please try again.")
+        .retryable()
+        .closed_by("empty")
 }
 
 fn too_long() -> Failure {

@@ -111,7 +111,10 @@ mod tests {
             r#"{"index":1,"function":{"arguments":"2}"}}"#,
         ]);
         assert_eq!(found.len(), 2);
-        assert!(found[0].contains(r#""tool_call_id":"a","name":"f""#) && found[0].contains(r#""args":{"x":1}"#), "{found:?}");
+        assert!(
+            found[0].contains(r#""tool_call_id":"a","name":"f""#) && found[0].contains(r#""args":{"x":1}"#),
+            "{found:?}"
+        );
         assert!(found[1].contains(r#""args":{"y":2}"#), "{found:?}");
     }
 

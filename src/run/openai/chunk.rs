@@ -124,7 +124,9 @@ impl ErrorWords {
     pub(super) fn of_body(body: &str) -> Self {
         match serde_json::from_str::<Value>(body) {
             Ok(value) => ErrorWords::of(value.get("error").unwrap_or(&value)),
-            Err(_) => ErrorWords { code: String::new(), message: body.split_whitespace().collect::<Vec<_>>().join(" ") },
+            Err(_) => {
+                ErrorWords { code: String::new(), message: body.split_whitespace().collect::<Vec<_>>().join(" ") }
+            }
         }
     }
 }

@@ -21,11 +21,11 @@ impl ApiKey {
     pub(super) fn read(&self) -> Result<Option<String>, String> {
         let key = match self {
             ApiKey::None => return Ok(None),
-            ApiKey::Variable(name) => {
-                std::env::var(name).map_err(|_| format!("The variable {name}, which should hold the key, is not set"))?
-            }
-            ApiKey::File(path) => read_secret(path)
-                .map_err(|cause| format!("The file {}, which should hold the key, cannot be read: {cause}", path.display()))?,
+            ApiKey::Variable(name) => std::env::var(name)
+                .map_err(|_| format!("The variable {name}, which should hold the key, is not set"))?,
+            ApiKey::File(path) => read_secret(path).map_err(|cause| {
+                format!("The file {}, which should hold the key, cannot be read: {cause}", path.display())
+            })?,
         };
         let key = key.trim();
         if key.is_empty() { Err("The key is empty".to_owned()) } else { Ok(Some(key.to_owned())) }

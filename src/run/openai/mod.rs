@@ -99,7 +99,9 @@ impl OpenAiRunner {
     }
 
     fn headers_of_request(&self) -> Result<HeaderMap, Failure> {
-        let unusable = |reason: String| Failure::new("bad_configuration", format!("{reason}. Look at the runner's configuration."));
+        let unusable = |reason: String| {
+            Failure::new("bad_configuration", format!("{reason}. Look at the runner's configuration."))
+        };
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));

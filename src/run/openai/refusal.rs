@@ -53,7 +53,8 @@ fn refused(status: StatusCode, asked: Option<Duration>, words: &ErrorWords) -> F
 /// An error in the middle of a stream.
 pub(super) fn streamed_error(words: &ErrorWords) -> Failure {
     let why: String = words.message.chars().take(MESSAGE_CHARS_MAX).collect();
-    let message = format!("The backend failed in the middle of its answer: {why} What had arrived is kept; please try again.");
+    let message =
+        format!("The backend failed in the middle of its answer: {why} What had arrived is kept; please try again.");
     let failure = Failure::new("backend_error", message).closed_by("backend_error");
     if NO_USE.contains(&words.code.as_str()) { failure } else { failure.retryable() }
 }
@@ -93,7 +94,11 @@ mod tests {
         assert_eq!(asked("retry-after", "7"), Some(Duration::from_secs(7)));
         assert_eq!(asked("retry-after-ms", "250"), Some(Duration::from_millis(250)));
         assert_eq!(asked("retry-after", "Sun, 06 Nov 1994 08:50:37 GMT"), Some(Duration::from_secs(60)));
-        assert_eq!(asked("retry-after", "Sun, 06 Nov 1994 08:00:00 GMT"), Some(Duration::ZERO), "a date that has passed");
+        assert_eq!(
+            asked("retry-after", "Sun, 06 Nov 1994 08:00:00 GMT"),
+            Some(Duration::ZERO),
+            "a date that has passed"
+        );
         for nonsense in ["soon", "-5", "NaN", "1e300"] {
             assert_eq!(asked("retry-after", nonsense), None, "{nonsense}");
         }

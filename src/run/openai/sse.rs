@@ -77,7 +77,8 @@ mod tests {
     fn check(stream: &str, expected: &[&str]) {
         for size in 1..=stream.len() {
             let mut events = EventStream::default();
-            let found: Vec<String> = stream.as_bytes().chunks(size).flat_map(|piece| events.take(piece).unwrap()).collect();
+            let found: Vec<String> =
+                stream.as_bytes().chunks(size).flat_map(|piece| events.take(piece).unwrap()).collect();
             assert_eq!(found, expected, "in pieces of {size}");
         }
     }
