@@ -1,0 +1,192 @@
+//! Runs on a disk that fails: one without room is waited for, and one that dies at any operation loses nothing that was
+//! shown.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lastword::run::{Finish, Outlet, Prompt, RunEnd, RunOptions, Runners, Started, Supervisor};
+use lastword::storage::sim::SimDisk;
+use lastword::{After, CommitOptions, Event, NewSession, Options, ReadOptions, RunId, SessionId, Store, UserTurn};
+
+use crate::house::{Scripted, pause, token};
+
+const WORDS: usize = 6;
+
+struct Machine {
+    disk: SimDisk,
+    store: Store,
+    supervisor: Supervisor,
+    session: SessionId,
+}
+
+fn open(disk: &SimDisk) -> Result<Store, lastword::StoreError> {
+    // What a thread does in the background comes at another moment each time.
+    let commit = CommitOptions { background: None, ..CommitOptions::default() };
+    Store::open_on(Arc::new(disk.clone()), Path::new("/data"), Options { commit, ..Options::default() })
+}
+
+fn session() -> SessionId {
+    SessionId::parse("s").unwrap()
+}
+
+fn run_id() -> RunId {
+    RunId::parse("r1").unwrap()
+}
+
+async fn script(_: Prompt, outlet: Outlet) -> Result<Finish, lastword::run::Failure> {
+    outlet.say(Event::reasoning("hm")).await?;
+    for at in 0..WORDS {
+        outlet.say(token(&format!("{at} "))).await?;
+        pause(1.0).await;
+    }
+    Ok(Finish::done())
+}
+
+fn machine(disk_patience: Duration) -> Machine {
+    let disk = SimDisk::new();
+    let store = open(&disk).unwrap();
+    store.create(NewSession { id: Some(session()), ..NewSession::titled("t") }).unwrap();
+    let runners = Runners::default().with("script", Scripted(script)).with_default("script");
+    let options = RunOptions { disk_patience, ..RunOptions::default() };
+    let supervisor = Supervisor::new(store.clone(), runners, options).unwrap();
+    Machine { disk, store, supervisor, session: session() }
+}
+
+impl Machine {
+    async fn start(&self) -> Result<Started, lastword::run::StartError> {
+        self.supervisor.start(&self.session, UserTurn::text("hi").with_run(run_id()), None).await
+    }
+
+    fn answer(&self) -> String {
+        answer_in(&self.store)
+    }
+}
+
+fn answer_in(store: &Store) -> String {
+    let session = store.get_session(&session()).unwrap();
+    let said = session.messages().filter(|row| row.role() == "assistant" && !row.is_error());
+    said.map(|row| row.content().into_owned()).collect()
+}
+
+fn whole() -> String {
+    (0..WORDS).map(|at| at.to_string()).collect::<Vec<_>>().join(" ")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_holds_on_to_its_words_while_the_disk_is_full_and_goes_on_when_there_is_room() {
+    let machine = machine(Duration::from_secs(600));
+    let mut started = machine.start().await.unwrap();
+    pause(2.5).await;
+    machine.disk.fill(machine.disk.operations() + 1);
+    pause(120.0).await;
+    assert!(!machine.supervisor.running().is_empty(), "it waits for room");
+    machine.disk.make_room();
+    assert!(matches!(started.ended().await, RunEnd::Completed));
+    assert_eq!(machine.answer(), whole(), "each word once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn patience_with_a_full_disk_ends_and_what_was_written_stays() {
+    let machine = machine(Duration::from_secs(30));
+    let mut started = machine.start().await.unwrap();
+    pause(2.5).await;
+    machine.disk.fill(machine.disk.operations() + 1);
+    let end = started.ended().await;
+    let RunEnd::Unwritten(error) = &end else { panic!("{end:?}") };
+    assert_eq!(error.code(), "no_space", "{error}");
+    started.gone().await;
+    machine.disk.make_room();
+    drop((started, machine.supervisor));
+    let disk = machine.disk.clone();
+    drop(machine.store);
+    let store = open(&disk).unwrap();
+    assert_eq!(answer_in(&store), "0 1 2", "the next read brings in what was written");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_sync_ends_the_run_and_nobody_hangs() {
+    let machine = machine(Duration::from_secs(30));
+    let mut started = machine.start().await.unwrap();
+    pause(2.5).await;
+    machine.disk.break_syncs(machine.disk.operations() + 1);
+    assert!(matches!(started.ended().await, RunEnd::Unwritten(_)));
+    started.gone().await;
+    assert!(machine.supervisor.running().is_empty());
+}
+
+/// What somebody had seen when the program died.
+#[derive(Default)]
+struct Seen {
+    is_begun: bool,
+    lines: Vec<String>,
+}
+
+/// Lets a run begin, follows it, and stops every program before the disk's operation of this number.
+async fn run_until(operation: Option<u64>) -> (SimDisk, Seen, u64) {
+    let machine = machine(Duration::from_secs(5));
+    let before = machine.disk.operations();
+    if let Some(operation) = operation {
+        machine.disk.stop_before(before + operation);
+    }
+    let mut seen = Seen::default();
+    if let Ok(mut started) = machine.start().await {
+        seen.is_begun = true;
+        let mut follower = machine.store.follow(&machine.session, started.run(), After::Start).ok();
+        let ending = tokio::spawn(async move {
+            started.ended().await;
+            started.gone().await;
+        });
+        while !ending.is_finished() {
+            look(&mut follower, &mut seen);
+            pause(0.25).await;
+        }
+        look(&mut follower, &mut seen);
+    }
+    let operations = machine.disk.operations() - before;
+    let disk = machine.disk.clone();
+    // Dead programs do nothing more, whatever their values do when they go.
+    disk.stop_before(0);
+    drop(machine);
+    (disk, seen, operations)
+}
+
+fn look(follower: &mut Option<lastword::Follow>, seen: &mut Seen) {
+    while let Some(Ok(Some(event))) = follower.as_mut().map(lastword::Follow::poll) {
+        seen.lines.push(event.line);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_program_that_is_killed_at_any_operation_of_a_run_loses_nothing_that_was_shown() {
+    let (_, undisturbed, operations) = run_until(None).await;
+    assert_eq!(undisturbed.lines.len(), WORDS + 3);
+    let mut words_lost_at_most = 0;
+    for operation in 1..=operations {
+        let (disk, seen, _) = run_until(Some(operation)).await;
+        disk.kill();
+        check(&disk, &seen, operation);
+        words_lost_at_most = words_lost_at_most.max(seen.lines.len());
+    }
+    assert!(words_lost_at_most > WORDS, "some of them died late");
+}
+
+fn check(disk: &SimDisk, seen: &Seen, operation: u64) {
+    let store = open(disk).unwrap();
+    assert!(store.noted_groups().unwrap().is_empty());
+    let transcript = store.get_session(&session()).unwrap();
+    let prompts = transcript.messages().filter(|row| row.role() == "user").count();
+    assert!(prompts <= 1 && (prompts == 1 || !seen.is_begun), "killed at {operation}: {prompts} prompts");
+    if !seen.is_begun {
+        return;
+    }
+    let found = store.read_events(&session(), &run_id(), ReadOptions::default()).unwrap();
+    let lines: Vec<&str> = found.events.iter().map(|event| event.line.as_str()).collect();
+    assert!(found.damage.is_empty(), "killed at {operation}");
+    assert_eq!(lines[..seen.lines.len()], seen.lines, "killed at {operation}");
+    let words = found.events.iter().filter(|event| event.name == "token").count();
+    let expected: Vec<String> = (0..words).map(|at| at.to_string()).collect();
+    assert_eq!(answer_in(&store), expected.join(" "), "killed at {operation}");
+    let again = store.get_session(&session()).unwrap();
+    assert_eq!(transcript.messages().count(), again.messages().count());
+}

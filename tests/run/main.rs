@@ -1,0 +1,11 @@
+//! Supervised runs on a real data directory, with producers that follow a script and time that passes when nobody works.
+
+mod agent;
+mod disk;
+mod drain;
+mod house;
+mod outside;
+mod retry;
+mod stop;
+mod thousand;
+mod watchdog;

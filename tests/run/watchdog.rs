@@ -1,0 +1,189 @@
+//! Who says nothing is cut off, who is slow is not, and no clock can be fooled into confusing them.
+
+use lastword::run::{BudgetSettings, Finish, RunEnd};
+use lastword::{Event, Options};
+
+use crate::house::{House, pause, rows, seconds_since, token};
+
+fn settings(first: f64, idle: f64) -> BudgetSettings {
+    BudgetSettings { first_event_seconds: Some(first), idle_seconds: Some(idle), tool_seconds: None }
+}
+
+fn once() -> lastword::run::Retries {
+    lastword::run::Retries { attempts_max: 1, ..Default::default() }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_backend_that_never_says_anything_is_cut_off_after_45_seconds_and_the_error_says_ttfb() {
+    let house = House::with(BudgetSettings::default(), once(), |_, _| std::future::pending());
+    let begin = tokio::time::Instant::now();
+    let (run, end) = house.answer("hi").await;
+    assert!((45.0..60.0).contains(&seconds_since(begin)), "{} s", seconds_since(begin));
+    let RunEnd::Failed { kind, message } = end else { panic!("{end:?}") };
+    assert_eq!(kind, "timeout");
+    assert!(message.contains("TTFB"), "{message}");
+    let words = house.last_words(&run);
+    assert_eq!(words.text("close_reason").unwrap(), "ttfb_timeout");
+    assert!(words.is_true("retryable"));
+    assert_eq!(house.names(&run), ["attempt", "apperror"]);
+    assert_eq!(house.rows(), rows(&[("user", "hi"), ("notice", "timeout")]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn once_an_event_has_arrived_an_answer_may_take_as_long_as_it_likes() {
+    let house = House::with(settings(1.0, 60.0), once(), |_, outlet| async move {
+        for _ in 0..100 {
+            outlet.say(token("x")).await?;
+            pause(59.0).await;
+        }
+        Ok(Finish::done())
+    });
+    let begin = tokio::time::Instant::now();
+    assert!(matches!(house.answer("hi").await.1, RunEnd::Completed));
+    assert!(seconds_since(begin) > 5_800.0);
+    assert_eq!(house.rows()[1].1, "x".repeat(100));
+}
+
+#[tokio::test(start_paused = true)]
+async fn silence_in_the_middle_of_an_answer_is_cut_at_the_idle_budget_and_the_partial_stays() {
+    let house = House::with(settings(1.0, 60.0), once(), |_, outlet| async move {
+        outlet.say(token("half")).await?;
+        std::future::pending().await
+    });
+    let (run, _) = house.answer("hi").await;
+    assert_eq!(house.last_words(&run).text("close_reason").unwrap(), "idle_timeout");
+    assert_eq!(house.rows(), rows(&[("user", "hi"), ("assistant", "half"), ("notice", "timeout")]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn any_event_counts_as_the_first() {
+    let firsts = [Event::reasoning("hm"), Event::tool("1", "t", ""), Event::new("whatever", "{}").unwrap()];
+    for first in firsts {
+        let name = first.name().to_owned();
+        let house = House::with(settings(1.0, 60.0), once(), move |_, outlet| {
+            let first = first.clone();
+            async move {
+                outlet.say(first).await?;
+                pause(30.0).await;
+                Ok(Finish::done())
+            }
+        });
+        let (_, end) = house.answer("hi").await;
+        assert!(matches!(end, RunEnd::Completed), "{name}: {end:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_backend_that_has_begun_to_answer_is_no_stall_although_there_is_nothing_to_show() {
+    let house = House::with(settings(1.0, 60.0), once(), |_, outlet| async move {
+        outlet.stir().await?;
+        pause(30.0).await;
+        outlet.say(token("x")).await?;
+        Ok(Finish::done())
+    });
+    let (run, end) = house.answer("hi").await;
+    assert!(matches!(end, RunEnd::Completed));
+    assert_eq!(house.names(&run), ["attempt", "token", "done"], "such a sign is not journalled");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_is_called_silent_while_a_tool_is_at_work() {
+    let house = House::with(settings(1.0, 60.0), once(), |_, outlet| async move {
+        outlet.say(Event::tool("1", "build", "")).await?;
+        pause(7_200.0).await;
+        outlet.say(Event::tool_complete("1", "build", false)).await?;
+        pause(59.0).await;
+        outlet.say(token("built")).await?;
+        Ok(Finish::done())
+    });
+    assert!(matches!(house.answer("hi").await.1, RunEnd::Completed));
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_the_tool_has_answered_silence_counts_again() {
+    let house = House::with(settings(1.0, 60.0), once(), |_, outlet| async move {
+        outlet.say(Event::tool("1", "build", "")).await?;
+        outlet.say(Event::tool_complete("1", "build", false)).await?;
+        std::future::pending().await
+    });
+    let (run, _) = house.answer("hi").await;
+    assert_eq!(house.last_words(&run).text("close_reason").unwrap(), "idle_timeout");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_budget_for_tools_is_kept_if_there_is_one() {
+    let budgets = BudgetSettings { tool_seconds: Some(100.0), ..settings(1.0, 60.0) };
+    let house = House::with(budgets, once(), |_, outlet| async move {
+        outlet.say(Event::tool("1", "build", "")).await?;
+        std::future::pending().await
+    });
+    let begin = tokio::time::Instant::now();
+    let (run, _) = house.answer("hi").await;
+    assert_eq!(house.last_words(&run).text("close_reason").unwrap(), "tool_timeout");
+    assert!(seconds_since(begin) >= 100.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn zero_waits_for_ever() {
+    let house = House::with(settings(0.0, 0.0), once(), |_, outlet| async move {
+        pause(1e6).await;
+        outlet.say(token("at last")).await?;
+        pause(1e6).await;
+        Ok(Finish::done())
+    });
+    assert!(matches!(house.answer("hi").await.1, RunEnd::Completed));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_night_in_which_the_machine_slept_is_no_silence() {
+    let house = House::with(settings(45.0, 60.0), once(), |_, outlet| async move {
+        pause(20.0).await;
+        outlet.say(token("awake")).await?;
+        pause(20.0).await;
+        Ok(Finish::done())
+    });
+    let mut started = house.start("hi").await;
+    for _ in 0..3 {
+        pause(10.0).await;
+        house.steady.add(8 * 3600);
+    }
+    assert!(matches!(started.ended().await, RunEnd::Completed));
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_night_a_silent_producer_is_still_cut_off() {
+    let house = House::with(settings(45.0, 60.0), once(), |_, _| std::future::pending());
+    let begin = tokio::time::Instant::now();
+    let mut started = house.start("hi").await;
+    pause(10.0).await;
+    house.steady.add(8 * 3600);
+    assert!(matches!(started.ended().await, RunEnd::Failed { .. }));
+    assert!((35.0..47.0).contains(&seconds_since(begin)), "{} s", seconds_since(begin));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_date_that_is_set_neither_cuts_nor_saves_anybody() {
+    use lastword::clock::{ManualClock, Timestamp};
+    use std::sync::Arc;
+    let clock = Arc::new(ManualClock::at(Timestamp::from_seconds(1.8e9)));
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options { clock: clock.clone(), ..Options::default() };
+    let store = lastword::Store::open(dir.path().join("data"), options).unwrap();
+    let session = store.create(lastword::NewSession::titled("t")).unwrap();
+    let runners = lastword::run::Runners::default().with(
+        "script",
+        crate::house::Scripted(|_, outlet: lastword::run::Outlet| async move {
+            pause(2.0).await;
+            outlet.say(token("x")).await?;
+            Ok(Finish::done())
+        }),
+    );
+    let options = lastword::run::RunOptions::default();
+    let supervisor = lastword::run::Supervisor::new(store, runners, options).unwrap();
+    let turn = lastword::UserTurn::text("hi");
+    let mut started = supervisor.start(&session, turn, Some("script")).await.unwrap();
+    clock.set(Timestamp::from_seconds(1.9e9));
+    pause(1.0).await;
+    clock.set(Timestamp::from_seconds(1.0e9));
+    assert!(matches!(started.ended().await, RunEnd::Completed));
+}
