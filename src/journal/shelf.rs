@@ -35,6 +35,7 @@ impl Shelf {
 
 fn rest_least_used(places: &[Weak<RunJournal>], count: usize) -> Vec<Arc<RunJournal>> {
     let mut open: Vec<Arc<RunJournal>> = places.iter().filter_map(Weak::upgrade).collect();
-    open.sort_by_key(|journal| journal.last_used_micros());
+    // Others append meanwhile: a moment that moves while it is compared would be no order.
+    open.sort_by_cached_key(|journal| journal.last_used_micros());
     open.into_iter().filter(|journal| journal.try_rest()).take(count).collect()
 }

@@ -83,8 +83,8 @@ enum Chapter {
 }
 
 impl Supervision {
-    /// Sees the run to its end.
-    pub(super) async fn run(mut self) {
+    /// Sees the run to its end, and gives back where it is told that all of it is gone.
+    pub(super) async fn run(mut self) -> watch::Sender<Stage> {
         let mut story = Story { agent_session: self.agent_session().await, ..Story::default() };
         loop {
             story.attempt += 1;
@@ -97,7 +97,7 @@ impl Supervision {
                 }
             }
         }
-        self.stage.send_modify(|stage| stage.is_gone = true);
+        self.stage
     }
 
     /// One attempt, and what follows from it.

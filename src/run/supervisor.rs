@@ -268,8 +268,9 @@ impl Shared {
         let begun = self.desk.document(move || store.begin_run(&session, turn)).await?;
         let supervision = self.supervision(begun, named, wishes, stage);
         tokio::spawn(async move {
-            supervision.run().await;
+            let stage = supervision.run().await;
             drop(place);
+            stage.send_modify(|stage| stage.is_gone = true);
         });
         Ok(Started { run, stage: stages })
     }
