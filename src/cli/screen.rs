@@ -47,8 +47,10 @@ impl Screen {
             "tool" => self.note(&format!("[{}: {}]", text("name"), text("preview"))),
             "tool_complete" => self.note(&format!("[{} answered: {}]", text("name"), text("preview"))),
             "attempt_end" => {
-                let pause = payload.get("retry_in_seconds").unwrap_or("0");
-                self.note(&format!("[{} Trying again in {pause} s.]", text("message")));
+                let (attempt, pause) = (payload.get("attempt"), payload.get("retry_in_seconds"));
+                let (attempt, pause) = (attempt.unwrap_or("?"), pause.unwrap_or("0"));
+                let why = (text("type"), text("close_reason"));
+                self.note(&format!("[attempt {attempt} failed ({}, {}); trying again in {pause} s]", why.0, why.1));
             }
             _ => {}
         }

@@ -10,6 +10,9 @@ use crate::model::{Event, Object};
 /// The event that says why an attempt failed that is followed by another.
 pub(super) const ATTEMPT_END_EVENT: &str = "attempt_end";
 
+const AGAIN: &str = "Please try again.";
+const KEPT: &str = "What had arrived is kept above; please try again.";
+
 /// Why somebody ends a run that its producer would go on with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Why {
@@ -80,16 +83,14 @@ pub(super) fn stall_failure(stall: Stall, budget: Duration) -> Failure {
     let (close_reason, message) = match stall {
         Stall::FirstEvent => (
             "ttfb_timeout",
-            format!("The backend accepted the request and sent nothing within {seconds} s (TTFB timeout)."),
+            format!("The backend accepted the request and sent nothing within {seconds} s (TTFB timeout). {AGAIN}"),
         ),
         Stall::Idle => {
-            ("idle_timeout", format!("The backend fell silent for {seconds} s in the middle of its answer."))
+            ("idle_timeout", format!("The backend fell silent for {seconds} s in the middle of its answer. {KEPT}"))
         }
-        Stall::Tool => ("tool_timeout", format!("A tool did not answer within {seconds} s.")),
+        Stall::Tool => ("tool_timeout", format!("A tool did not answer within {seconds} s. {KEPT}")),
     };
-    Failure::new("timeout", format!("{message} What had arrived is kept; please try again."))
-        .retryable()
-        .closed_by(close_reason)
+    Failure::new("timeout", message).retryable().closed_by(close_reason)
 }
 
 /// A runner that panicked.

@@ -135,6 +135,10 @@ pub struct Reaped {
 /// most, and only if there is anybody to wait for.
 pub fn reap(store: &Store) -> Result<Vec<Reaped>, StoreError> {
     let boot_id = store.boot_id();
+    if boot_id.is_empty() {
+        // Where the system does not tell one boot from another, nobody can be known for certain.
+        return Ok(Vec::new());
+    }
     let left: Vec<ProcessGroup> = store.noted_groups()?.into_iter().filter(|group| !is_own(group)).collect();
     let alive = signal_all(&left, &boot_id, Signal::Term);
     if !alive.is_empty() && !are_gone_within(&alive, &boot_id, TERM_GRACE) {

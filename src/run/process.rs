@@ -1,6 +1,7 @@
 //! The machine's table of processes: who belongs to a group, since when, and whether they are ours. And signals.
 //!
-//! Only Linux tells all of it. Elsewhere nobody is known, and nobody that is not known is ever signalled.
+//! Only Linux tells all of it. On other Unix systems a group is signalled by the process that started it and by nobody
+//! later; elsewhere there are no groups.
 
 use crate::storage::ProcessGroup;
 
@@ -149,7 +150,48 @@ mod table {
     }
 }
 
-#[cfg(not(target_os = "linux"))]
+/// Without a table a group is believed to be what it was, as long as there is one of its number. That is true while
+/// whoever started it has not taken note of its end; others must not ask.
+#[cfg(all(unix, not(target_os = "linux")))]
+mod table {
+    use rustix::process::{Pid, kill_process_group, test_kill_process_group};
+
+    use super::{Process, Signal};
+
+    fn number(id: u32) -> Option<Pid> {
+        Pid::from_raw(i32::try_from(id).ok()?)
+    }
+
+    pub(super) fn process(id: u32) -> Option<Process> {
+        Some(Process { id, group: id, started_ticks: 0, is_over: false })
+    }
+
+    pub(super) fn members(group: u32) -> Vec<Process> {
+        process(group).into_iter().filter(|_| has_group(group)).collect()
+    }
+
+    pub(super) fn environment_has(_id: u32, _mark: &str) -> bool {
+        false
+    }
+
+    pub(super) fn has_group(group: u32) -> bool {
+        number(group).is_some_and(|group| test_kill_process_group(group).is_ok())
+    }
+
+    pub(super) fn signal_group(group: u32, signal: Signal) {
+        let signal = match signal {
+            Signal::Term => rustix::process::Signal::TERM,
+            Signal::Kill => rustix::process::Signal::KILL,
+        };
+        if let Some(group) = number(group) {
+            let _ = kill_process_group(group, signal);
+        }
+    }
+
+    pub(super) fn signal_one(_known: &Process, _signal: Signal) {}
+}
+
+#[cfg(not(unix))]
 mod table {
     use super::{Process, Signal};
 

@@ -3,13 +3,14 @@
 
 use std::time::Duration;
 
+use super::ending::ATTEMPT_END_EVENT;
 use super::watchdog::Silence;
 use crate::model::fold::{ATTEMPT_EVENT, tool_id};
 use crate::model::{AGENT_SESSION_EVENT, Event, Fields, text_of};
 
 /// Events that say nothing to the user: after them an attempt can be made again without anybody noticing.
-const UNSEEN: [&str; 6] =
-    ["reasoning", "usage", "metering", ATTEMPT_EVENT, super::ending::ATTEMPT_END_EVENT, AGENT_SESSION_EVENT];
+const UNSEEN: [&str; 7] =
+    ["reasoning", "usage", "metering", "exit", ATTEMPT_EVENT, ATTEMPT_END_EVENT, AGENT_SESSION_EVENT];
 
 /// The signs of life of one attempt.
 #[derive(Debug)]

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::{Semaphore, oneshot};
 
+use super::attempt::Asked;
 use super::sleep::{Deadline, sleep};
 use crate::journal::{AppendError, Appended};
 use crate::model::Event;
@@ -19,15 +20,20 @@ const DOCUMENTS_AT_ONCE: usize = 32;
 
 const LOOK_FOR_ROOM_EVERY: Duration = Duration::from_millis(250);
 
-/// Where blocking work is done.
+/// The same for lines.
+const LINES_AT_ONCE: usize = 32;
+
+/// Where blocking work is done: by so many threads, however many runs there are.
 #[derive(Debug, Clone)]
 pub(super) struct Desk {
     documents: Arc<Semaphore>,
+    lines: Arc<Semaphore>,
 }
 
 impl Default for Desk {
     fn default() -> Self {
-        Desk { documents: Arc::new(Semaphore::new(DOCUMENTS_AT_ONCE)) }
+        let places = |count| Arc::new(Semaphore::new(count));
+        Desk { documents: places(DOCUMENTS_AT_ONCE), lines: places(LINES_AT_ONCE) }
     }
 }
 
@@ -35,15 +41,20 @@ impl Desk {
     /// Does something that reads or saves a whole document.
     pub(super) async fn document<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
         let _place = self.documents.acquire().await.expect("nobody closes it");
-        Self::line(work).await
+        elsewhere(work).await
     }
 
     /// Does something short.
-    async fn line<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-        match tokio::task::spawn_blocking(work).await {
-            Ok(done) => done,
-            Err(broken) => std::panic::resume_unwind(broken.into_panic()),
-        }
+    async fn line<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
+        let _place = self.lines.acquire().await.expect("nobody closes it");
+        elsewhere(work).await
+    }
+}
+
+async fn elsewhere<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(broken) => std::panic::resume_unwind(broken.into_panic()),
     }
 }
 
@@ -54,6 +65,8 @@ pub(super) struct Scribe {
     pub(super) desk: Desk,
     pub(super) durability: Durability,
     pub(super) disk_patience: Duration,
+    /// Whoever wants the run to end does not wait for a full disk.
+    pub(super) asked: Asked,
 }
 
 impl Scribe {
@@ -63,7 +76,7 @@ impl Scribe {
         while !events.is_empty() {
             let before = self.run.last_seq();
             let Err(error) = self.try_append(&events).await else { return Ok(()) };
-            if !is_full(&error) || deadline.is_over() {
+            if !is_full(&error) || deadline.is_over() || self.asked.borrow().is_some() {
                 return Err(error);
             }
             if let StoreError::Append(AppendError::Failed { appended_to: Some(last), .. }) = error {
@@ -76,7 +89,7 @@ impl Scribe {
 
     async fn try_append(&self, events: &[Event]) -> Result<(), StoreError> {
         let (run, events, durability) = (self.run.clone(), events.to_vec(), self.durability);
-        let appended = Desk::line(move || run.append_all(&events, durability)).await?;
+        let appended = self.desk.line(move || run.append_all(&events, durability)).await?;
         durable(appended).await
     }
 

@@ -329,6 +329,7 @@ impl Shared {
             run,
             desk: self.desk.clone(),
             disk_patience: options.disk_patience,
+            asked: asked.clone(),
         };
         Supervision { store, named, budgets, options, clock, scribe, asked, stage }
     }

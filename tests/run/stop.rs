@@ -73,9 +73,8 @@ async fn many_who_stop_at_once_agree() {
 #[tokio::test(start_paused = true)]
 async fn a_run_is_stopped_while_it_waits_for_its_next_attempt() {
     let retries = Retries { first_pause: Duration::from_secs(1_000), ..Retries::default() };
-    let house = House::with(BudgetSettings::default(), retries, |_, _| async {
-        Err(Failure::new("x", "m").retryable())
-    });
+    let house =
+        House::with(BudgetSettings::default(), retries, |_, _| async { Err(Failure::new("x", "m").retryable()) });
     let started = house.start("hi").await;
     until("the first attempt has failed", || house.names(started.run()).contains(&"attempt_end".to_owned())).await;
     assert!(house.supervisor.stop(&house.session, started.run()).await.unwrap());

@@ -1,6 +1,6 @@
 //! A thousand runs at once in one process: tasks, not threads, and everybody gets on.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use lastword::run::{DemoRunner, RunEnd, RunOptions, Runners, Supervisor};
 use lastword::{NewSession, Options, Store, UserTurn};
@@ -54,7 +54,7 @@ async fn a_thousand_demo_runs_at_once_all_finish_and_the_program_stays_responsiv
 async fn worst_delay(supervisor: Supervisor) -> Duration {
     let (nap, mut worst, mut has_begun) = (Duration::from_millis(10), Duration::ZERO, false);
     while !has_begun || !supervisor.running().is_empty() {
-        let asleep = Instant::now();
+        let asleep = tokio::time::Instant::now();
         tokio::time::sleep(nap).await;
         worst = worst.max(asleep.elapsed().saturating_sub(nap));
         has_begun |= !supervisor.running().is_empty();
@@ -70,9 +70,9 @@ async fn a_run_that_waits_is_a_task_and_not_a_thread() {
     let started = start_all(&store, &supervisor).await;
     assert_eq!(supervisor.running().len(), RUNS);
     // Threads that began the runs go when they have had nothing to do for ten seconds.
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
     while threads() > 100 {
-        assert!(Instant::now() < deadline, "{} threads for {RUNS} runs that wait", threads());
+        assert!(tokio::time::Instant::now() < deadline, "{} threads for {RUNS} runs that wait", threads());
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     let drained = supervisor.drain(Duration::ZERO).await;
