@@ -37,6 +37,8 @@ pub(super) struct Attempt<'a> {
     is_silenced: bool,
     stop: watch::Sender<bool>,
     pulse: Pulse,
+    /// An event by which the producer itself ended the run. Nothing that it says behind that counts.
+    last_words: Option<Event>,
 }
 
 /// What an attempt needs from around it.
@@ -57,12 +59,26 @@ impl<'a> Attempt<'a> {
         let outlet = Outlet { said: say, stop: stopped, groups };
         let producing = Guarded::begin(runner, prompt, outlet);
         let pulse = Pulse::begin(clock.now());
-        Attempt { runner: name, budgets, clock, scribe, producing, said, is_silenced: false, stop, pulse }
+        Attempt {
+            runner: name,
+            budgets,
+            clock,
+            scribe,
+            producing,
+            said,
+            is_silenced: false,
+            stop,
+            pulse,
+            last_words: None,
+        }
     }
 
     /// Writes down what the producer says, until it ends, stalls, or somebody ends it. An error is the journal's.
     pub(super) async fn watch(&mut self, asked: &mut Asked) -> Result<AttemptEnd, StoreError> {
         loop {
+            if let Some(end) = self.last_words.take() {
+                return Ok(AttemptEnd::Finished(Finish { events: vec![end] }));
+            }
             let look_again = match judge(&self.pulse.silence(self.clock.now()), &self.budgets) {
                 Verdict::Fine(look_again) => look_again,
                 Verdict::Stalled(stall, budget) if self.said.is_empty() => {
@@ -81,7 +97,9 @@ impl<'a> Attempt<'a> {
                 end = ended(&mut self.producing) => {
                     self.producing = None;
                     self.write_rest().await?;
-                    return Ok(end.map_or_else(AttemptEnd::Failed, AttemptEnd::Finished));
+                    if self.last_words.is_none() {
+                        return Ok(end.map_or_else(AttemptEnd::Failed, AttemptEnd::Finished));
+                    }
                 }
                 () = sleep_or_stay(look_again) => {}
             }
@@ -113,7 +131,9 @@ impl<'a> Attempt<'a> {
         let mut events = Vec::with_capacity(said.len());
         for one in said {
             match one {
+                _ if self.last_words.is_some() => break,
                 Said::Stirred => self.pulse.stir(),
+                Said::Event(event) if event.terminal_state().is_some() => self.last_words = Some(event),
                 Said::Event(event) => {
                     self.pulse.note(&event);
                     events.push(named(event, self.runner));

@@ -75,7 +75,13 @@ impl Scribe {
         let deadline = Deadline::after(self.disk_patience);
         while !events.is_empty() {
             let before = self.run.last_seq();
-            let Err(error) = self.try_append(&events).await else { return Ok(()) };
+            // What cannot be taken takes only itself down, not those before it.
+            let is_takeable = |event: &Event| event.check_length().is_ok();
+            let takeable = events.iter().position(|event| !is_takeable(event)).unwrap_or(events.len()).max(1);
+            let Err(error) = self.try_append(&events[..takeable]).await else {
+                events.drain(..takeable);
+                continue;
+            };
             if !is_full(&error) || deadline.is_over() || self.asked.borrow().is_some() {
                 return Err(error);
             }

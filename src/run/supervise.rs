@@ -189,14 +189,15 @@ impl Supervision {
         Ok(())
     }
 
-    /// The journal takes no more. If that is the disk's doing, one last try to say so in the journal is made.
+    /// Something could not be written. One last try to say so in the journal is made, if it takes anything at all.
     async fn give_up(&self, error: StoreError, attempt: u32) {
-        if !self.scribe.run.is_sealed() && error.code() == "no_space" {
-            let why = "There was no room on the disk to write the answer down. Make room, and please try again.";
-            let failure = Failure::new("no_space", why).retryable().closed_by("no_space");
-            let _ = self.scribe.try_end(vec![run_fails(attempt, &failure)]).await;
-        }
-        self.stage.send_modify(|stage| stage.end = Some(RunEnd::Unwritten(error)));
+        let message =
+            format!("The answer could not be written down: {error}. What had arrived is kept; please try again.");
+        let failure = Failure::new(error.code(), message).closed_by("unwritten");
+        let last = run_fails(attempt, &failure);
+        let is_told = !self.scribe.run.is_sealed() && self.scribe.try_end(vec![last.clone()]).await.is_ok();
+        let end = if is_told { RunEnd::of(&last) } else { RunEnd::Unwritten(error) };
+        self.stage.send_modify(|stage| stage.end = Some(end));
     }
 }
 

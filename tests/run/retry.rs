@@ -135,3 +135,29 @@ async fn a_runner_that_panics_fails_its_run_and_no_other() {
         ])
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_runner_that_ends_the_run_itself_is_taken_at_its_word() {
+    let house = House::new(|_, outlet| async move {
+        outlet.say(token("all")).await?;
+        outlet.say(Event::done()).await?;
+        outlet.say(token("too late")).await?;
+        std::future::pending().await
+    });
+    let (run, end) = house.answer("hi").await;
+    assert!(matches!(end, RunEnd::Completed), "{end:?}");
+    assert_eq!(house.names(&run), ["attempt", "token", "done"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_that_cannot_be_written_fails_the_run_and_says_so() {
+    let house = House::new(|_, outlet| async move {
+        outlet.say(token("before")).await?;
+        outlet.say(token(&"x".repeat(lastword::limits::LINE_BYTES_MAX))).await?;
+        Ok(Finish::done())
+    });
+    let (run, end) = house.answer("hi").await;
+    assert!(matches!(&end, RunEnd::Failed { kind, .. } if kind == "invalid_argument"), "{end:?}");
+    assert_eq!(house.last_words(&run).text("close_reason").unwrap(), "unwritten");
+    assert_eq!(house.rows(), rows(&[("user", "hi"), ("assistant", "before"), ("notice", "invalid_argument")]));
+}
