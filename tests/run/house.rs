@@ -1,6 +1,7 @@
 //! A data directory, a supervisor, and producers that do what a test says.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -59,7 +60,7 @@ pub(crate) struct House {
     pub(crate) supervisor: Supervisor,
     pub(crate) session: SessionId,
     pub(crate) steady: Arc<TestSteady>,
-    _dir: tempfile::TempDir,
+    dir: tempfile::TempDir,
 }
 
 impl House {
@@ -76,14 +77,24 @@ impl House {
         F: Fn(Prompt, Outlet) -> P + Send + Sync + 'static,
         P: Future<Output = Result<Finish, Failure>> + Send + 'static,
     {
+        Self::of(budgets, retries, Scripted(script))
+    }
+
+    /// A house whose default runner is this one.
+    pub(crate) fn of(budgets: BudgetSettings, retries: Retries, runner: impl Runner + 'static) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(dir.path().join("data"), Options::default()).unwrap();
         let session = store.create(NewSession::titled("t")).unwrap();
         let steady = Arc::new(TestSteady { since: tokio::time::Instant::now(), added_seconds: AtomicU64::new(0) });
         let options = RunOptions { budgets, retries, steady: steady.clone(), ..RunOptions::default() };
-        let runners = Runners::default().with("script", Scripted(script)).with_default("script");
+        let runners = Runners::default().with("script", runner).with_default("script");
         let supervisor = Supervisor::new(store.clone(), runners, options).unwrap();
-        House { store, supervisor, session, steady, _dir: dir }
+        House { store, supervisor, session, steady, dir }
+    }
+
+    /// The data directory.
+    pub(crate) fn data(&self) -> PathBuf {
+        self.dir.path().join("data")
     }
 
     pub(crate) async fn start(&self, message: &str) -> Started {

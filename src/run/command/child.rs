@@ -24,8 +24,11 @@ const STDERR_BYTES_MAX: usize = 8 * 1024;
 /// it has ended.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// How long the system may take to tell how a child ended that was killed.
+/// How long the system may take to tell how a child ended that was killed, and what it said last.
 const REAP_GRACE: Duration = Duration::from_secs(2);
+
+/// How long a pipe is listened to in which nothing is.
+const LAST_COMPLAINT: Duration = Duration::from_millis(100);
 
 const PIECE_BYTES: usize = 16 * 1024;
 
@@ -108,7 +111,7 @@ impl Child {
                     patience = patience.filter(|_| answer.has_ended());
                 }
                 Heard::Stderr(0) => self.stderr = None,
-                Heard::Stderr(n) => self.complain(&complained[..n]),
+                Heard::Stderr(n) => keep_end(&mut self.complaints, &complained[..n]),
                 Heard::Status(Some(status)) => self.status = Some(status),
                 Heard::Status(None) | Heard::Nothing => break,
             }
@@ -133,22 +136,27 @@ impl Child {
         Ended { status: self.status, stderr: String::from_utf8_lossy(&self.complaints).into_owned() }
     }
 
-    /// What is in the pipe of a child that has ended.
+    /// What is in the pipe of a child that has ended. Others may hold it too, and never fall silent.
     async fn hear_last_complaints(&mut self) {
-        let mut piece = vec![0; PIECE_BYTES];
-        while self.stderr.is_some() {
-            match within(Duration::from_millis(100), read(&mut self.stderr, &mut piece)).await {
-                Some(n) if n > 0 => self.complain(&piece[..n]),
-                _ => self.stderr = None,
+        let hearing = async {
+            let mut piece = vec![0; PIECE_BYTES];
+            loop {
+                match within(LAST_COMPLAINT, read(&mut self.stderr, &mut piece)).await {
+                    Some(n) if n > 0 => keep_end(&mut self.complaints, &piece[..n]),
+                    _ => return,
+                }
             }
-        }
+        };
+        within(REAP_GRACE, hearing).await;
+        self.stderr = None;
     }
+}
 
-    fn complain(&mut self, bytes: &[u8]) {
-        self.complaints.extend_from_slice(bytes);
-        let surplus = self.complaints.len().saturating_sub(STDERR_BYTES_MAX);
-        self.complaints.drain(..surplus);
-    }
+/// Adds to what is kept of stderr: its end.
+fn keep_end(complaints: &mut Vec<u8>, bytes: &[u8]) {
+    complaints.extend_from_slice(bytes);
+    let surplus = complaints.len().saturating_sub(STDERR_BYTES_MAX);
+    complaints.drain(..surplus);
 }
 
 async fn say(events: Vec<crate::model::Event>, outlet: &Outlet, answer: &mut Answer) -> Result<(), Refused> {

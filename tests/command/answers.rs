@@ -1,0 +1,135 @@
+//! What a command is told, and what becomes of what it prints.
+
+use lastword::run::{BudgetSettings, CommandRunner, OutputForm, RunEnd};
+use serde_json::json;
+
+use crate::agent::Agent;
+use crate::house::rows;
+
+#[tokio::test]
+async fn a_command_is_given_the_turn_as_one_line_of_json() {
+    let agent = Agent::new("cat > $0/input; echo fine");
+    let (run, end) = agent.house.answer("Where to, \"friend\"?\nBy the sea? \u{1f30a}").await;
+    assert!(matches!(end, RunEnd::Completed), "{end:?}");
+    let message = "Where to, \"friend\"?\nBy the sea? \u{1f30a}";
+    let expected = json!({
+        "message": message, "attachments": [], "context": [{"role": "user", "content": message}],
+        "session_id": agent.house.session.as_str(), "run_id": run.as_str(), "agent_session_id": null, "attempt": 1,
+    });
+    assert_eq!(agent.json("input"), expected);
+    assert_eq!(agent.written("input").lines().count(), 1);
+}
+
+#[tokio::test]
+async fn the_conversation_so_far_is_its_context() {
+    let agent = Agent::new("cat > $0/input; echo one answer");
+    agent.house.answer("one").await;
+    agent.house.answer("two").await;
+    let expected = json!([
+        {"role": "user", "content": "one"}, {"role": "assistant", "content": "one answer"},
+        {"role": "user", "content": "two"},
+    ]);
+    assert_eq!(agent.json("input")["context"], expected);
+}
+
+#[tokio::test]
+async fn a_command_finds_its_folder_and_environment() {
+    let agent =
+        Agent::made(BudgetSettings::default(), "pwd; echo \"$MODE $LASTWORD_SESSION_ID $LASTWORD_RUN_ID\"", |runner| {
+            CommandRunner {
+                folder: Some("/".into()),
+                environment: vec![("MODE".to_owned(), "chat".to_owned())],
+                ..runner
+            }
+        });
+    let (run, _) = agent.house.answer("hi").await;
+    assert_eq!(agent.house.rows()[1].1, format!("/\nchat {} {run}", agent.house.session));
+}
+
+#[tokio::test]
+async fn plain_text_is_the_answer() {
+    let agent = Agent::new("printf 'To the '; sleep 0.1; printf 's\\303'; sleep 0.1; printf '\\251a.\\n'");
+    let (run, _) = agent.house.answer("hi").await;
+    assert_eq!(agent.house.rows(), rows(&[("user", "hi"), ("assistant", "To the s\u{e9}a.")]));
+    assert_eq!(
+        agent.house.names(&run).iter().filter(|name| *name == "token").count(),
+        3,
+        "it does not wait for a line"
+    );
+}
+
+#[tokio::test]
+async fn lines_that_are_events_are_events() {
+    let agent = Agent::new(
+        r#"echo '{"event":"reasoning","payload":{"text":"hm"}}'
+           echo '{"event":"token","payload":{"text":"Let me look."}}'
+           echo '{"event":"tool","payload":{"name":"map","preview":"sea","tool_call_id":"c1"}}'
+           echo '{"event":"tool_complete","payload":{"name":"map","tool_call_id":"c1","preview":"blue"}}'
+           echo 'A plain line.'
+           echo '{"event":"something_new","payload":{"x":1}}'
+           echo '{"event":"done"}'"#,
+    );
+    let (run, end) = agent.house.answer("hi").await;
+    assert!(matches!(end, RunEnd::Completed), "{end:?}");
+    let names = ["attempt", "reasoning", "token", "tool", "tool_complete", "token", "something_new", "exit", "done"];
+    assert_eq!(agent.house.names(&run), names);
+    assert_eq!(
+        agent.house.rows(),
+        rows(&[("user", "hi"), ("assistant", "Let me look."), ("assistant", "A plain line.")])
+    );
+    assert_eq!(agent.house.transcript().message(1).unwrap().reasoning().unwrap(), "hm");
+}
+
+#[tokio::test]
+async fn what_looks_like_an_event_is_text_if_everything_is() {
+    let agent = Agent::made(BudgetSettings::default(), r#"echo '{"event":"done"}'; echo more"#, |runner| {
+        CommandRunner { output: OutputForm::Text, ..runner }
+    });
+    agent.house.answer("hi").await;
+    assert_eq!(agent.house.rows()[1].1, "{\"event\":\"done\"}\nmore");
+}
+
+#[tokio::test]
+async fn bytes_that_are_no_text_harm_nobody() {
+    let agent = Agent::new("printf 'a\\377\\000b\\355\\240\\200\\n{\"event\":\\377}\\nend'");
+    let (_, end) = agent.house.answer("hi").await;
+    assert!(matches!(end, RunEnd::Completed), "{end:?}");
+    let said = agent.house.rows()[1].1.clone();
+    assert!(said.starts_with("a\u{fffd}\0b") && said.ends_with("end"), "{said:?}");
+}
+
+#[tokio::test]
+async fn megabytes_without_a_line_feed_arrive_whole() {
+    const BYTES: usize = 5 << 20;
+    let agent = Agent::new(&format!("head -c {BYTES} /dev/zero | tr '\\000' x"));
+    let (_, end) = agent.house.answer("hi").await;
+    assert!(matches!(end, RunEnd::Completed), "{end:?}");
+    let said = agent.house.rows()[1].1.clone();
+    assert!(said.len() == BYTES && said.bytes().all(|byte| byte == b'x'), "{} bytes", said.len());
+}
+
+#[tokio::test]
+async fn a_command_that_reads_nothing_is_not_waited_for() {
+    let agent = Agent::new("exec < /dev/null; echo short");
+    let (_, end) = agent.house.answer(&"long ".repeat(200_000)).await;
+    assert!(matches!(end, RunEnd::Completed), "{end:?}");
+    assert_eq!(agent.house.rows()[1].1, "short");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_commands_answer_at_once_each_in_its_own_session() {
+    let agent = Agent::new("read -r line; sleep 0.2; echo \"$LASTWORD_SESSION_ID\"");
+    let mut started = Vec::new();
+    for at in 0..40 {
+        let session = agent.house.store.create(lastword::NewSession::titled(&at.to_string())).unwrap();
+        let turn = lastword::UserTurn::text("hi");
+        started.push((session.clone(), agent.house.supervisor.start(&session, turn, None).await.unwrap()));
+    }
+    for (session, mut run) in started {
+        assert!(matches!(run.ended().await, RunEnd::Completed));
+        run.gone().await;
+        let transcript = agent.house.store.get_session(&session).unwrap();
+        assert_eq!(transcript.message(1).unwrap().content(), session.as_str());
+    }
+    assert_eq!(agent.noted(), 0);
+}

@@ -1,0 +1,161 @@
+//! How a command ends decides how its run ends; what it complained about is kept.
+
+use lastword::model::Object;
+use lastword::run::{BudgetSettings, CommandRunner, RunEnd};
+
+use crate::agent::Agent;
+use crate::house::{rows, seconds_since};
+
+/// What the command's exit left in the journal.
+fn exit(agent: &Agent, run: &lastword::RunId) -> Object {
+    let events = agent.house.events(run);
+    let exit = events.iter().rfind(|event| event.name == "exit").expect("its exit is noted");
+    Object::parse(exit.payload()).unwrap()
+}
+
+#[tokio::test]
+async fn exit_code_and_the_end_of_stderr_are_kept() {
+    let agent = Agent::new("echo half; echo 'first trouble' >&2; echo 'the disk is on fire' >&2; exit 7");
+    let (run, end) = agent.house.answer("hi").await;
+    let RunEnd::Failed { kind, message } = end else { panic!("{end:?}") };
+    assert_eq!(kind, "command_failed");
+    assert!(message.contains("exit code 7") && message.contains("the disk is on fire"), "{message}");
+    let (exit, last) = (exit(&agent, &run), agent.house.last_words(&run));
+    assert_eq!((exit.get("exit_code"), last.get("exit_code")), (Some("7"), Some("7")));
+    let tail = "first trouble\nthe disk is on fire\n";
+    assert_eq!((exit.text("stderr_tail").unwrap(), last.text("stderr_tail").unwrap()), (tail.into(), tail.into()));
+    assert_eq!(last.text("close_reason").unwrap(), "exit");
+    assert_eq!(agent.house.rows(), rows(&[("user", "hi"), ("assistant", "half"), ("notice", "command_failed")]));
+}
+
+#[tokio::test]
+async fn complaints_of_a_command_that_succeeds_are_kept_too() {
+    let agent = Agent::new("echo fine; echo 'deprecated' >&2");
+    let (run, end) = agent.house.answer("hi").await;
+    assert!(matches!(end, RunEnd::Completed), "{end:?}");
+    assert_eq!(exit(&agent, &run).text("stderr_tail").unwrap(), "deprecated\n");
+}
+
+#[tokio::test]
+async fn of_a_flood_on_stderr_the_end_is_kept() {
+    let agent = Agent::new("head -c 3000000 /dev/zero | tr '\\000' y >&2; echo 'the end' >&2; exit 3");
+    let (run, _) = agent.house.answer("hi").await;
+    let exit = exit(&agent, &run);
+    let tail = exit.text("stderr_tail").unwrap();
+    assert!(tail.len() == 8 * 1024 && tail.ends_with("y\u{74}he end\n"), "{} bytes", tail.len());
+}
+
+#[tokio::test]
+async fn a_command_that_a_signal_ends_has_no_exit_code() {
+    let agent = Agent::new("echo half; kill -9 $$");
+    let (run, end) = agent.house.answer("hi").await;
+    assert!(matches!(&end, RunEnd::Failed { kind, .. } if kind == "command_killed"), "{end:?}");
+    let exit = exit(&agent, &run);
+    assert_eq!((exit.get("exit_code"), exit.text("ended_by").unwrap().as_ref()), (Some("null"), "signal 9"));
+}
+
+#[tokio::test]
+async fn a_command_that_is_not_there_is_named_and_not_asked_again() {
+    let agent = Agent::made(BudgetSettings::default(), "", |_| CommandRunner {
+        command: vec!["no-such-agent-anywhere".to_owned()],
+        ..CommandRunner::default()
+    });
+    let (run, end) = agent.house.answer("hi").await;
+    let RunEnd::Failed { kind, message } = end else { panic!("{end:?}") };
+    assert_eq!(kind, "command_not_found");
+    assert!(message.contains("no-such-agent-anywhere") && message.contains("configuration"), "{message}");
+    assert_eq!(agent.house.names(&run), ["attempt", "exit", "apperror"]);
+}
+
+#[tokio::test]
+async fn a_folder_that_is_not_there_is_a_failure_to_start() {
+    let agent = Agent::made(BudgetSettings::default(), "echo hi", |runner| CommandRunner {
+        folder: Some("/no/such/folder".into()),
+        ..runner
+    });
+    let (_, end) = agent.house.answer("hi").await;
+    assert!(matches!(&end, RunEnd::Failed { kind, .. } if kind == "command_not_started"), "{end:?}");
+}
+
+#[tokio::test]
+async fn success_without_a_word_is_a_failure() {
+    let agent = Agent::new("exit 0");
+    let (_, end) = agent.house.answer("hi").await;
+    assert!(matches!(&end, RunEnd::Failed { kind, .. } if kind == "empty_answer"), "{end:?}");
+}
+
+#[tokio::test]
+async fn exit_code_75_asks_for_another_attempt_until_something_was_shown() {
+    let agent = Agent::new("echo x >> $0/starts; [ $(wc -l < $0/starts) -ge 3 ] || exit 75; echo third time");
+    let (run, end) = agent.house.answer("hi").await;
+    assert!(matches!(end, RunEnd::Completed), "{end:?}");
+    assert_eq!(agent.starts(), 3);
+    let names = agent.house.names(&run);
+    assert_eq!(names.iter().filter(|name| *name == "attempt_end").count(), 2, "{names:?}");
+    assert_eq!(agent.house.rows(), rows(&[("user", "hi"), ("assistant", "third time")]));
+    let agent = Agent::new("echo x >> $0/starts; echo seen; exit 75");
+    let (_, end) = agent.house.answer("hi").await;
+    assert!(matches!(end, RunEnd::Failed { .. }), "{end:?}");
+    assert_eq!(agent.starts(), 1);
+}
+
+#[tokio::test]
+async fn a_command_says_itself_how_its_answer_ends() {
+    let agent = Agent::new(
+        r#"echo x >> $0/starts
+           echo '{"event":"apperror","payload":{"type":"quota","message":"Come back tomorrow.","plan":"free"}}'
+           echo 'behind the end nothing counts'; exit 4"#,
+    );
+    let (run, end) = agent.house.answer("hi").await;
+    let RunEnd::Failed { kind, message } = end else { panic!("{end:?}") };
+    assert_eq!((kind.as_str(), message.as_str(), agent.starts()), ("quota", "Come back tomorrow.", 1));
+    let last = agent.house.last_words(&run);
+    assert_eq!((last.text("plan").unwrap().as_ref(), last.get("exit_code")), ("free", Some("4")));
+    assert_eq!(agent.house.rows(), rows(&[("user", "hi"), ("notice", "quota")]));
+}
+
+#[tokio::test]
+async fn a_declared_failure_that_may_pass_is_tried_again() {
+    let agent = Agent::new(
+        r#"echo x >> $0/starts
+           [ $(wc -l < $0/starts) = 1 ] && echo '{"event":"apperror","payload":{"type":"busy","retryable":true}}' && exit 1
+           echo better"#,
+    );
+    assert!(matches!(agent.house.answer("hi").await.1, RunEnd::Completed));
+    assert_eq!(agent.house.rows(), rows(&[("user", "hi"), ("assistant", "better")]));
+}
+
+#[tokio::test]
+async fn a_command_that_is_done_and_does_not_go_is_made_to() {
+    let agent = Agent::new(r#"echo $$ > $0/pid; echo all; echo '{"event":"done"}'; sleep 600"#);
+    let begin = tokio::time::Instant::now();
+    let (run, end) = agent.house.answer("hi").await;
+    assert!(matches!(end, RunEnd::Completed), "{end:?}");
+    assert!(seconds_since(begin) < 20.0);
+    assert_eq!(agent.house.names(&run).last().unwrap(), "done");
+    assert!(!crate::agent::is_alive(&agent.line("pid").await));
+}
+
+#[tokio::test]
+async fn a_child_that_holds_on_to_stdout_does_not_keep_the_run_and_goes_with_it() {
+    let agent = Agent::new("sleep 600 & echo $! > $0/child; echo all");
+    let begin = tokio::time::Instant::now();
+    let (_, end) = agent.house.answer("hi").await;
+    assert!(matches!(end, RunEnd::Completed), "{end:?}");
+    assert!(seconds_since(begin) < 20.0);
+    assert!(!crate::agent::is_alive(&agent.line("child").await));
+    assert_eq!(agent.house.rows(), rows(&[("user", "hi"), ("assistant", "all")]));
+}
+
+#[tokio::test]
+async fn a_process_of_its_own_that_never_stops_complaining_does_not_keep_the_run() {
+    let agent = Agent::new("setsid sh -c 'echo $$ > '$0'/stray; exec yes >&2' & sleep 0.3; echo all");
+    let begin = tokio::time::Instant::now();
+    let (run, end) = agent.house.answer("hi").await;
+    assert!(matches!(end, RunEnd::Completed), "{end:?}");
+    assert!(seconds_since(begin) < 20.0, "{} s", seconds_since(begin));
+    assert!(exit(&agent, &run).text("stderr_tail").unwrap().len() <= 8 * 1024);
+    // It left the group, and is nobody's but this test's.
+    let stray = agent.line("stray").await;
+    let _ = std::process::Command::new("kill").args(["-9", &stray]).status();
+}

@@ -1,0 +1,65 @@
+//! An agent with a memory of its own: it is told what it called the conversation, and begins afresh, once, if it forgot.
+
+use lastword::run::{BudgetSettings, CommandRunner, RunEnd};
+use serde_json::Value;
+
+use crate::agent::Agent;
+
+/// Keeps what it is told, and calls the conversation by the number of its turn.
+const REMEMBERS: &str = r#"cat >> $0/input
+    n=$(wc -l < $0/input)
+    echo "{\"event\":\"agent_session\",\"payload\":{\"agent_session_id\":\"chat-$n\"}}"
+    echo "answer $n""#;
+
+/// What each start was told.
+fn told(agent: &Agent) -> Vec<Value> {
+    let input = agent.written("input");
+    input.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["agent_session_id"].clone()).collect()
+}
+
+#[tokio::test]
+async fn a_command_is_told_what_it_called_the_conversation() {
+    let agent = Agent::new(REMEMBERS);
+    for message in ["one", "two", "three"] {
+        assert!(matches!(agent.house.answer(message).await.1, RunEnd::Completed));
+    }
+    assert_eq!(told(&agent), [Value::Null, "chat-1".into(), "chat-2".into()]);
+}
+
+#[track_caller]
+fn check_fresh_start(agent: &Agent, end: &RunEnd) {
+    assert!(matches!(end, RunEnd::Completed), "{end:?}");
+    assert_eq!(told(agent), [Value::Null, "chat-1".into(), Value::Null]);
+    let rows = agent.house.rows();
+    let notices = rows.iter().filter(|(_, words)| words.contains("no longer knew this conversation")).count();
+    assert_eq!((notices, rows.last().unwrap().1.as_str()), (1, "answer 3"), "{rows:?}");
+}
+
+#[tokio::test]
+async fn a_command_that_says_that_it_forgot_begins_afresh_once_in_plain_sight() {
+    let forgets = r#"read -r line; echo "$line" >> $0/input
+        case "$line" in *'"agent_session_id":"'*) echo '{"event":"apperror","payload":{"type":"unknown_agent_session"}}'; exit 1;; esac
+        n=$(wc -l < $0/input)
+        echo "{\"event\":\"agent_session\",\"payload\":{\"agent_session_id\":\"chat-$n\"}}"
+        echo "answer $n""#;
+    let agent = Agent::new(forgets);
+    agent.house.answer("one").await;
+    let (_, end) = agent.house.answer("two").await;
+    check_fresh_start(&agent, &end);
+}
+
+#[tokio::test]
+async fn a_command_whose_complaint_is_known_to_mean_that_it_forgot_begins_afresh_too() {
+    let forgets = r#"read -r line; echo "$line" >> $0/input
+        case "$line" in *'"agent_session_id":"'*) echo 'Error: No conversation found with id' >&2; exit 1;; esac
+        n=$(wc -l < $0/input)
+        echo "{\"event\":\"agent_session\",\"payload\":{\"agent_session_id\":\"chat-$n\"}}"
+        echo "answer $n""#;
+    let agent = Agent::made(BudgetSettings::default(), forgets, |runner| CommandRunner {
+        forgotten_when: vec!["No conversation found".to_owned()],
+        ..runner
+    });
+    agent.house.answer("one").await;
+    let (_, end) = agent.house.answer("two").await;
+    check_fresh_start(&agent, &end);
+}

@@ -1,0 +1,78 @@
+//! Nobody outlives the program that started them: not if it ends without a word, and not if only a note is left.
+
+use std::process::{Child, Command};
+use std::time::Duration;
+
+use lastword::run::reap;
+use lastword::storage::ProcessGroup;
+
+use crate::agent::{Agent, is_alive, until};
+
+#[test]
+fn a_runtime_that_goes_away_takes_its_commands_with_it() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let (agent, pid, child) = runtime.block_on(async {
+        let agent = Agent::new("trap '' TERM; sleep 600 & echo $! > $0/child; echo $$ > $0/pid; wait; wait");
+        agent.house.start("hi").await;
+        let (pid, child) = (agent.line("pid").await, agent.line("child").await);
+        (agent, pid, child)
+    });
+    runtime.shutdown_timeout(Duration::from_secs(5));
+    let other = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    other.block_on(until("both are gone", || !is_alive(&pid) && !is_alive(&child)));
+    drop(agent);
+}
+
+/// A process in a group of its own, as an earlier writer might have left it behind.
+fn sleeper() -> Child {
+    use std::os::unix::process::CommandExt;
+    Command::new("sleep").arg("600").process_group(0).spawn().unwrap()
+}
+
+/// When a process started, as the kernel counts.
+fn started_ticks(id: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap();
+    stat.rsplit_once(") ").unwrap().1.split(' ').nth(19).unwrap().parse().unwrap()
+}
+
+/// A note of a process by a writer that is gone.
+fn note(process: &Child, boot_id: String) -> ProcessGroup {
+    ProcessGroup {
+        token: format!("t{}", process.id()),
+        id: process.id(),
+        started_ticks: Some(started_ticks(process.id())),
+        boot_id,
+        session_id: "s".to_owned(),
+        run_id: "r".to_owned(),
+        owner_id: 1,
+        owner_started_ticks: Some(0),
+    }
+}
+
+/// Whether a process that is noted like this outlives a reaping.
+async fn outlives(change: impl FnOnce(ProcessGroup) -> ProcessGroup) -> bool {
+    let agent = Agent::new("");
+    let store = agent.house.store.clone();
+    let mut process = sleeper();
+    store.note_group(&change(note(&process, store.boot_id()))).unwrap();
+    tokio::task::spawn_blocking(move || reap(&store).unwrap()).await.unwrap();
+    assert_eq!(agent.noted(), 0, "the note is gone either way");
+    let outlived = process.try_wait().unwrap().is_none();
+    process.kill().unwrap();
+    process.wait().unwrap();
+    outlived
+}
+
+#[tokio::test]
+async fn a_process_that_an_earlier_writer_left_behind_is_ended() {
+    assert!(!outlives(|group| group).await);
+}
+
+#[tokio::test]
+async fn a_stranger_is_never_ended() {
+    let later =
+        |group: ProcessGroup| ProcessGroup { started_ticks: group.started_ticks.map(|ticks| ticks + 1), ..group };
+    assert!(outlives(later).await, "another process has the number now");
+    assert!(outlives(|group| ProcessGroup { boot_id: "another".to_owned(), ..group }).await, "another boot");
+    assert!(outlives(|group| ProcessGroup { started_ticks: None, ..group }).await, "nobody knows when it started");
+}
