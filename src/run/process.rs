@@ -62,7 +62,15 @@ pub(super) fn look_for(group: &ProcessGroup, boot_id: &str) -> Left {
         return Left::Nobody;
     }
     let mark = format!("{TOKEN_VARIABLE}={}", group.token);
-    left_of(group, &table::members(group.id), |process| table::environment_has(process.id, &mark))
+    left_of(group, &members(group.id), |process| table::environment_has(process.id, &mark))
+}
+
+/// Those who have a group's number. If its first process is at work, that one decides, and nobody else is looked for.
+fn members(group: u32) -> Vec<Process> {
+    match table::process(group).filter(|first| first.group == group && !first.is_over) {
+        Some(first) => vec![first],
+        None => table::members(group),
+    }
 }
 
 /// Signals whoever is left of a group, and says whether that was anybody.

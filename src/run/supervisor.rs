@@ -116,7 +116,10 @@ impl Started {
 
     /// Waits until the run has ended: sealed, folded, saved.
     pub async fn ended(&mut self) -> RunEnd {
-        ended(&mut self.stage).await
+        ended(&mut self.stage).await.unwrap_or_else(|| RunEnd::Failed {
+            kind: "supervision_broke".to_owned(),
+            message: "The supervision of this run broke down. What had arrived is kept; please try again.".to_owned(),
+        })
     }
 
     /// Waits until its producer is gone too.
@@ -126,15 +129,9 @@ impl Started {
     }
 }
 
-async fn ended(stage: &mut watch::Receiver<Stage>) -> RunEnd {
-    let broken = || RunEnd::Failed {
-        kind: "supervision_broke".to_owned(),
-        message: "The supervision of this run broke down. What had arrived is kept; please try again.".to_owned(),
-    };
-    match stage.wait_for(|stage| stage.end.is_some() || stage.is_gone).await {
-        Ok(stage) => stage.end.clone().unwrap_or_else(broken),
-        Err(_) => broken(),
-    }
+/// How a run ended; nothing if it never began, or nobody saw to its end.
+async fn ended(stage: &mut watch::Receiver<Stage>) -> Option<RunEnd> {
+    stage.wait_for(|stage| stage.end.is_some() || stage.is_gone).await.ok()?.end.clone()
 }
 
 impl Supervisor {
@@ -196,9 +193,10 @@ impl Supervisor {
             let had_ended = stage.borrow().end.is_some();
             ask(&asked, Why::Stop);
             match ended(&mut stage).await {
-                RunEnd::Stopped => return Ok(!had_ended),
-                RunEnd::Unwritten(_) => {}
-                _ => return Ok(false),
+                Some(RunEnd::Stopped) => return Ok(!had_ended),
+                // The journal may still have to be told, or know nothing of it.
+                Some(RunEnd::Unwritten(_)) | None => {}
+                Some(_) => return Ok(false),
             }
         }
         let (store, session, run) = (self.shared.store.clone(), session.clone(), run.clone());
