@@ -11,7 +11,7 @@ use lastword::{NewSession, Options, Store};
 use serde_json::Value;
 use tempfile::TempDir;
 
-const ROWS: [(&str, &[&str]); 5] = [
+const ROWS: [(&str, &[&str]); 6] = [
     (
         "appends",
         &[
@@ -45,6 +45,7 @@ const ROWS: [(&str, &[&str]); 5] = [
     ),
     ("listing", &["open and first page, 1,000 sessions", "first page of 1,000 sessions", "save one of 1,000 sessions"]),
     ("doctor", &["check of 20 sessions with a journal each"]),
+    ("runs", &["a supervised run of 200 events", "2 supervised runs at once, 2 events each"]),
 ];
 
 /// A folder with a data directory in it.

@@ -13,6 +13,7 @@ mod folder;
 mod listing;
 mod recovery;
 mod rounds;
+mod runs;
 mod scene;
 mod sessions;
 mod table;
@@ -76,6 +77,8 @@ enum Subject {
     Listing,
     /// A look through a whole directory.
     Doctor,
+    /// Supervised runs, one and many.
+    Runs,
 }
 
 impl Subject {
@@ -86,6 +89,7 @@ impl Subject {
             Subject::Recovery => "recovery",
             Subject::Listing => "listing",
             Subject::Doctor => "doctor",
+            Subject::Runs => "runs",
         }
     }
 
@@ -96,6 +100,7 @@ impl Subject {
             Subject::Recovery => recovery::measure(bench),
             Subject::Listing => listing::measure(bench),
             Subject::Doctor => doctor::measure(bench),
+            Subject::Runs => runs::measure(bench),
         }
     }
 }
