@@ -26,8 +26,9 @@ pub const RECORD_BYTES_MAX: u64 = 64 * 1024;
 /// Bytes of room for lines that an open journal keeps between two appends.
 pub const IDLE_LINES_BYTES_MAX: usize = 64 * 1024;
 
-/// Journal files kept open for appending at the same time, unless the options say otherwise.
-pub const OPEN_JOURNALS_MAX: usize = 512;
+/// Journal files kept open for appending at the same time, unless the options say otherwise: half of the files that the
+/// system lets a process open, but not fewer and not more than these.
+pub const OPEN_JOURNALS: std::ops::RangeInclusive<usize> = 64..=8192;
 
 /// Journals that nobody appends to any more whose files stay open until the commit log needs them no more.
 pub const LEFT_JOURNALS_MAX: usize = 64;

@@ -33,6 +33,7 @@ pub use finding::Finding;
 pub use layout::Layout;
 pub use lock::Holder;
 pub use os::OsDisk;
+pub(crate) use os::open_files_max;
 #[cfg(feature = "openai")]
 pub(crate) use os::read_secret;
 pub use ticket::{Durable, Ticket};

@@ -127,6 +127,19 @@ impl Disk for OsDisk {
     }
 }
 
+/// How many files this process may have open at the same time.
+#[cfg(unix)]
+pub(crate) fn open_files_max() -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX))
+}
+
+/// Other systems have other bounds, and do not tell.
+#[cfg(not(unix))]
+pub(crate) fn open_files_max() -> usize {
+    1024
+}
+
 /// A secret from a file outside of any data directory: a key, a token.
 #[cfg(feature = "openai")]
 pub(crate) fn read_secret(path: &Path) -> io::Result<String> {

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use crate::cache::CacheOptions;
 use crate::clock::{Clock, SystemClock};
 use crate::entropy::{Entropy, SystemEntropy};
-use crate::limits::OPEN_JOURNALS_MAX;
+use crate::limits::OPEN_JOURNALS;
 use crate::recovery::RecoveryOptions;
-use crate::storage::{CommitOptions, Durability};
+use crate::storage::{CommitOptions, Durability, open_files_max};
 
 /// Whether a cached session is compared with its file before it is given out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -33,8 +33,9 @@ pub struct Options {
     pub recovery: RecoveryOptions,
     /// How much is kept in memory.
     pub cache: CacheOptions,
-    /// Journals whose files are open for appending at the same time. Beyond them, whoever appends waits for another's
-    /// file to be synced and closed, so let it be as many as there are runs at once, if the system allows it.
+    /// Journals whose files are open for appending at the same time: half of the files that the system lets this process
+    /// open, unless said. Beyond them, whoever appends waits for another's file to be synced and closed, so let it be as
+    /// many as there are runs at once (`ulimit -n`).
     pub open_journals_max: usize,
     /// Whether a session in memory is compared with its file.
     pub freshness: Freshness,
@@ -54,7 +55,7 @@ impl Default for Options {
             allow_network_fs: false,
             recovery: RecoveryOptions::default(),
             cache: CacheOptions::default(),
-            open_journals_max: OPEN_JOURNALS_MAX,
+            open_journals_max: (open_files_max() / 2).clamp(*OPEN_JOURNALS.start(), *OPEN_JOURNALS.end()),
             freshness: Freshness::Check,
             core_dir: None,
             clock: Arc::new(SystemClock),

@@ -196,10 +196,12 @@ fn a_short_write_keeps_the_whole_lines_and_no_part_of_the_next() {
 /// A file that is closed to make room for another is synced first. If that fails, the store stops.
 #[test]
 fn a_sync_that_fails_when_a_file_is_closed_for_another_stops_the_store() {
+    const PLACES: usize = 16;
     let (disk, _) = prepared(created);
-    let store = open(&disk).unwrap();
+    let options = Options { open_journals_max: PLACES, ..Options::default() };
+    let store = Store::open_on(Arc::new(disk.clone()), DATA, options).unwrap();
     let adopt = |number: usize| store.adopt_run(&id(), &RunId::parse(&format!("r{number}")).unwrap()).unwrap();
-    let runs: Vec<_> = (0..=lastword::limits::OPEN_JOURNALS_MAX).map(adopt).collect();
+    let runs: Vec<_> = (0..=PLACES).map(adopt).collect();
     let (last, open_ones) = runs.split_last().unwrap();
     for run in open_ones {
         run.append(Event::token("one")).unwrap();
