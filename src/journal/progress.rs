@@ -1,5 +1,6 @@
 //! How far a live journal has come, for those who follow it. The writer never waits for them.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::time::Duration;
@@ -23,6 +24,16 @@ pub(crate) struct Progress {
     followers: AtomicUsize,
     gate: Mutex<()>,
     changed: Condvar,
+    to_be_told: Mutex<Vec<OnEnd>>,
+}
+
+/// Somebody who wants to be told of the end.
+struct OnEnd(Box<dyn FnOnce() + Send>);
+
+impl fmt::Debug for OnEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OnEnd")
+    }
 }
 
 impl Progress {
@@ -64,12 +75,30 @@ impl Progress {
         drop(held_back);
         fence(Ordering::SeqCst);
         self.wake();
+        if !is_durable {
+            self.tell_end();
+        }
     }
 
     /// Tells followers that nothing more will come. The caller holds the pen.
     pub(super) fn end(&self) {
         self.has_ended.store(true, Ordering::Release);
         self.wake();
+        self.tell_end();
+    }
+
+    /// Tells those who asked to be told, once.
+    pub(super) fn tell_end(&self) {
+        let told = std::mem::take(&mut *self.to_be_told.lock());
+        told.into_iter().for_each(|OnEnd(tell)| tell());
+    }
+
+    /// Calls back at the end; at once if that was. The caller holds the pen.
+    pub(super) fn on_end(&self, is_sealed: bool, tell: Box<dyn FnOnce() + Send>) {
+        self.to_be_told.lock().push(OnEnd(tell));
+        if is_sealed || self.has_ended.load(Ordering::Acquire) {
+            self.tell_end();
+        }
     }
 
     pub(super) fn extent(&self) -> u64 {

@@ -216,9 +216,17 @@ impl RunJournal {
     pub(crate) fn show_end(&self) {
         let pen = self.pen.lock();
         self.progress.publish(pen.extent);
-        if pen.position.seal == Seal::Closed {
-            self.progress.end();
+        match pen.position.seal {
+            Seal::Open => {}
+            Seal::Done => self.progress.tell_end(),
+            Seal::Closed => self.progress.end(),
         }
+    }
+
+    /// Calls back, once, when the run has ended or its journal takes no more. The call must neither wait nor append.
+    pub(crate) fn on_end(&self, tell: impl FnOnce() + Send + 'static) {
+        let pen = self.pen.lock();
+        self.progress.on_end(pen.position.seal.is_sealed(), Box::new(tell));
     }
 
     /// Counts a follower from now on.

@@ -1,9 +1,9 @@
 //! The agent's own name for a conversation: what it is told in the next turn, so that it goes on where it was.
 //!
 //! Kept in the user row of the last turn that was answered with it, and only if that answer was completed: a name that
-//! an agent gave before it failed is never used again.
+//! an agent gave before it failed is never used again. An empty name says that the agent has none any more.
 
-use super::json::Object;
+use super::json::{Object, text_of};
 use super::row::Row;
 use super::session::{List, Session};
 
@@ -20,7 +20,7 @@ const RUNNER: &str = "runner";
 pub struct AgentSession {
     /// The runner that reached the agent; another one's agents know nothing of it.
     pub runner: String,
-    /// The agent's name for the conversation.
+    /// The agent's name for the conversation; empty if it has none any more.
     pub id: String,
 }
 
@@ -28,9 +28,9 @@ impl AgentSession {
     /// What an event's payload, or a row, says of it.
     pub fn parse(json: &str) -> Option<Self> {
         let fields = Object::parse(json)?;
-        let text = |key| fields.text(key).map(|text| text.into_owned());
-        let id = text(ID).filter(|id| !id.is_empty())?;
-        Some(AgentSession { runner: text(RUNNER).unwrap_or_default(), id })
+        let text = |key| fields.text(key).map(|text| text.into_owned()).unwrap_or_default();
+        let is_told = fields.get(ID).is_some_and(|id| id == "null" || text_of(id).is_some());
+        is_told.then(|| AgentSession { runner: text(RUNNER), id: text(ID) })
     }
 
     /// The payload of the event that tells it.
@@ -52,7 +52,7 @@ impl Session {
     pub fn agent_session(&self, runner: &str) -> Option<AgentSession> {
         let noted = self.texts(List::Messages).rev().filter(|row| row.contains(KEY));
         let mut known = noted.filter_map(|row| AgentSession::parse(Row::parse(row).fields().get(KEY)?));
-        known.find(|known| known.runner == runner)
+        known.find(|known| known.runner == runner).filter(|known| !known.id.is_empty())
     }
 }
 
@@ -65,14 +65,15 @@ mod tests {
     #[test]
     fn the_last_one_of_the_same_runner_counts() {
         let mut session = Session::new(SessionId::parse("s").unwrap(), "", Timestamp::from_seconds(1.0));
-        for (runner, id) in [("a", "1"), ("b", "2"), ("a", "3 \"x\""), ("b", "")] {
+        for (runner, id) in [("a", "1"), ("b", "2"), ("d", "4"), ("a", "3 \"x\""), ("d", "")] {
             let mut row = Row::user("hi", 1);
             AgentSession { runner: runner.to_owned(), id: id.to_owned() }.note_in(&mut row);
             session.push_message(&row).unwrap();
         }
         let id = |runner| session.agent_session(runner).map(|known| known.id);
         assert_eq!(id("a").as_deref(), Some("3 \"x\""));
-        assert_eq!(id("b").as_deref(), Some("2"), "an empty name is none");
+        assert_eq!(id("b").as_deref(), Some("2"));
+        assert_eq!(id("d"), None, "the agent has forgotten it");
         assert_eq!(id("c"), None);
     }
 }

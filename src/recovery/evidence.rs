@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::format::{EventRef, Record};
 use crate::journal::{JournalReader, RunEnd};
-use crate::model::fold::{Folded, Folder, Provenance};
+use crate::model::fold::{ATTEMPT_EVENT, Folded, Folder, Provenance};
 use crate::model::{
     AGENT_SESSION_EVENT, AgentSession, Object, Row, RunId, SessionId, TerminalState, is_truthy, text_of, trim,
 };
@@ -143,8 +143,13 @@ struct Reading {
 impl Reading {
     fn add(&mut self, event: &EventRef<'_>) {
         self.folder.push(&event.to_fold());
-        if &*event.name == AGENT_SESSION_EVENT {
-            self.agent = AgentSession::parse(event.payload.unwrap_or_default()).or(self.agent.take());
+        match &*event.name {
+            AGENT_SESSION_EVENT => {
+                self.agent = AgentSession::parse(event.payload.unwrap_or_default()).or(self.agent.take())
+            }
+            // What an attempt that failed called it is not what the next one does.
+            ATTEMPT_EVENT => self.agent = None,
+            _ => {}
         }
         if self.end.add(event) {
             self.last_words = event.payload.unwrap_or_default().to_owned();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::runner::{Failure, Retry};
 use super::watchdog::Stall;
 use crate::model::fold::ATTEMPT_EVENT;
-use crate::model::{Event, Object};
+use crate::model::{AGENT_SESSION_EVENT, AgentSession, Event, Object};
 
 /// The event that says why an attempt failed that is followed by another.
 pub(super) const ATTEMPT_END_EVENT: &str = "attempt_end";
@@ -20,6 +20,8 @@ pub(super) enum Why {
     Stop,
     /// The program ends.
     Shutdown,
+    /// Its journal takes no more: somebody else ended the run, or its session is gone, or the disk failed.
+    Elsewhere,
 }
 
 /// The event that begins an attempt.
@@ -33,24 +35,26 @@ pub(super) fn attempt_begins(attempt: u32, attempts_max: u32, runner: &str) -> E
 
 /// The event that ends an attempt that is followed by another, after a pause.
 pub(super) fn attempt_ends(attempt: u32, failure: &Failure, pause: Duration) -> Event {
-    let mut payload = Object::default();
-    payload.set("attempt", attempt.to_string());
-    tell(&mut payload, failure);
-    payload.set("retry_in_seconds", format!("{:.3}", pause.as_secs_f64()));
-    event(ATTEMPT_END_EVENT, &payload)
+    telling(ATTEMPT_END_EVENT, failure, |payload, failure| {
+        payload.set("attempt", attempt.to_string());
+        tell(payload, failure);
+        payload.set("retry_in_seconds", format!("{:.3}", pause.as_secs_f64()));
+    })
 }
 
 /// The event that ends a run that failed.
 pub(super) fn run_fails(attempt: u32, failure: &Failure) -> Event {
-    let mut payload = Object::default();
-    tell(&mut payload, failure);
-    payload.set("attempts", attempt.to_string());
-    event("apperror", &payload)
+    telling("apperror", failure, |payload, failure| {
+        tell(payload, failure);
+        payload.set("attempts", attempt.to_string());
+    })
 }
 
 /// The event that ends a run that somebody ended.
 pub(super) fn run_is_ended(why: Why, attempt: u32) -> Event {
     match why {
+        // Its journal refuses this, because it has ended or takes no more.
+        Why::Elsewhere => Event::cancel(),
         Why::Stop => {
             let mut payload = Object::default();
             payload.set_text("close_reason", "stopped_by_user");
@@ -75,6 +79,12 @@ pub(super) fn agent_forgot() -> Event {
     payload.set_text("text", "(The agent no longer knew this conversation and has begun a new one of its own.)");
     payload.set_text("notice", "agent_session_lost");
     event("interim_assistant", &payload)
+}
+
+/// What is noted of an agent that begins a conversation of its own: the name that it was told no longer counts.
+pub(super) fn agent_is_new(runner: &str) -> Event {
+    let nameless = AgentSession { runner: runner.to_owned(), id: String::new() };
+    event(AGENT_SESSION_EVENT, &Object::parse(&nameless.to_json()).unwrap_or_default())
 }
 
 /// Why a producer that stalled was cut off.
@@ -111,9 +121,24 @@ fn tell(payload: &mut Object, failure: &Failure) {
     }
 }
 
+/// An event that tells of a failure; in brief, if all that is known of it is more than a line takes.
+fn telling(name: &'static str, failure: &Failure, fill: impl Fn(&mut Object, &Failure)) -> Event {
+    let told = |failure: &Failure| {
+        let mut payload = Object::default();
+        fill(&mut payload, failure);
+        Event::new(name, &payload.to_json())
+    };
+    told(failure).or_else(|_| told(&in_brief(failure))).expect("a brief failure fits in a line")
+}
+
+fn in_brief(failure: &Failure) -> Failure {
+    const CHARS_MAX: usize = 2_000;
+    let cut = |text: &str| text.chars().take(CHARS_MAX).collect::<String>();
+    Failure { kind: cut(&failure.kind), message: cut(&failure.message), notes: Object::default(), ..failure.clone() }
+}
+
 fn event(name: &'static str, payload: &Object) -> Event {
-    Event::new(name, &payload.to_json())
-        .unwrap_or_else(|_| Event::error("unspeakable", "The failure is too long to tell."))
+    Event::new(name, &payload.to_json()).expect("what we say ourselves is short")
 }
 
 #[cfg(test)]
@@ -145,6 +170,17 @@ mod tests {
             run_fails(1, &failure).payload(),
             r#"{"type":"k","message":"m","close_reason":"failed","retryable":false,"exit_code":7,"attempts":1}"#
         );
+    }
+
+    #[test]
+    fn a_failure_that_is_too_long_to_tell_is_told_in_brief_and_ends_what_it_should() {
+        let long = "\u{e9}".repeat(crate::limits::LINE_BYTES_MAX / 2);
+        for failure in [Failure::new("k", long.clone()), Failure::new("k", "m").noting("x", format!("\"{long}\""))] {
+            let (run, attempt) = (run_fails(1, &failure), attempt_ends(1, &failure, Duration::ZERO));
+            assert!(run.payload().contains("\"type\":\"k\"") && run.payload().len() < 8_000);
+            assert_eq!((run.terminal_state(), attempt.terminal_state()), (Some(TerminalState::Errored), None));
+            assert_eq!(attempt.name(), ATTEMPT_END_EVENT);
+        }
     }
 
     #[test]

@@ -73,6 +73,44 @@ fn members(group: u32) -> Vec<Process> {
     }
 }
 
+/// Tells when a child has ended without taking note of it, so that its number stays taken and with it its group's.
+#[cfg(target_os = "linux")]
+#[derive(Debug)]
+pub(super) struct ExitWatch(tokio::io::unix::AsyncFd<std::os::fd::OwnedFd>);
+
+#[cfg(target_os = "linux")]
+impl ExitWatch {
+    /// Nothing if the system is too old for it.
+    #[allow(deprecated, reason = "sound for a handle of our own, which never changes; what replaces it is unsafe")]
+    pub(super) fn of(id: u32) -> Option<Self> {
+        use rustix::process::{Pid, PidfdFlags, pidfd_open};
+        use tokio::io::unix::AsyncFd;
+        let held = pidfd_open(Pid::from_raw(i32::try_from(id).ok()?)?, PidfdFlags::empty()).ok()?;
+        AsyncFd::with_interest(held, tokio::io::Interest::READABLE).ok().map(ExitWatch)
+    }
+
+    pub(super) async fn seen(&self) {
+        // If it cannot be waited for, it is waited for in another way.
+        let _ = self.0.readable().await;
+    }
+}
+
+/// Where there is no such watch, a child's end is seen by taking note of it.
+#[cfg(not(target_os = "linux"))]
+#[derive(Debug)]
+pub(super) enum ExitWatch {}
+
+#[cfg(not(target_os = "linux"))]
+impl ExitWatch {
+    pub(super) fn of(_id: u32) -> Option<Self> {
+        None
+    }
+
+    pub(super) async fn seen(&self) {
+        match *self {}
+    }
+}
+
 /// Signals whoever is left of a group, and says whether that was anybody.
 pub(super) fn signal(group: &ProcessGroup, boot_id: &str, signal: Signal) -> bool {
     match look_for(group, boot_id) {
@@ -83,9 +121,9 @@ pub(super) fn signal(group: &ProcessGroup, boot_id: &str, signal: Signal) -> boo
     true
 }
 
-/// When a process started, if that can be told.
-pub(super) fn started_ticks(id: u32) -> Option<u64> {
-    table::process(id).map(|process| process.started_ticks)
+/// When a process started that is at work, if that can be told.
+pub(super) fn alive_since(id: u32) -> Option<u64> {
+    table::process(id).filter(|process| !process.is_over).map(|process| process.started_ticks)
 }
 
 /// What one line of the kernel's table says: the fields behind the name, which may hold anything.
@@ -292,6 +330,7 @@ mod tests {
         let own = table::process(std::process::id()).expect("we are there");
         assert!(!own.is_over && table::has_group(own.group));
         assert!(table::members(own.group).contains(&own));
-        assert_eq!(started_ticks(u32::MAX), None);
+        assert_eq!(alive_since(own.id), Some(own.started_ticks));
+        assert_eq!(alive_since(u32::MAX), None);
     }
 }

@@ -12,6 +12,9 @@ use crate::model::{AGENT_SESSION_EVENT, Event, Fields, text_of};
 const UNSEEN: [&str; 7] =
     ["reasoning", "usage", "metering", "exit", ATTEMPT_EVENT, ATTEMPT_END_EVENT, AGENT_SESSION_EVENT];
 
+/// Tools at work that are remembered. Whoever starts more is watched all the same.
+const TOOLS_MAX: usize = 1024;
+
 /// The signs of life of one attempt.
 #[derive(Debug)]
 pub(super) struct Pulse {
@@ -35,9 +38,10 @@ impl Tool {
         Tool { id: tool_id(&fields), name }
     }
 
-    /// Whether an answer may be this tool's, if no tool has the answer's id.
+    /// Whether an answer may be this tool's, if no tool has the answer's id. One that is taken for answered too early is
+    /// given the idle budget; one that is never taken for answered would be waited for without end.
     fn may_be_of(&self, answer: &Tool) -> bool {
-        (answer.id.is_none() || self.id.is_none()) && (answer.name.is_empty() || self.name == answer.name)
+        answer.name.is_empty() || self.name == answer.name
     }
 }
 
@@ -53,7 +57,7 @@ impl Pulse {
         self.events_seen += 1;
         self.has_shown |= is_shown(event);
         match event.name() {
-            "tool" => self.tools.push(Tool::of(event)),
+            "tool" if self.tools.len() < TOOLS_MAX => self.tools.push(Tool::of(event)),
             "tool_complete" => self.close(&Tool::of(event)),
             _ => {}
         }
@@ -119,7 +123,8 @@ mod tests {
         let answer = |id: &str| Event::tool_complete(id, "search", false);
         assert_eq!(pending(&[call("a"), call("b")]), 2);
         assert_eq!(pending(&[call("a"), call("b"), answer("a")]), 1);
-        assert_eq!(pending(&[call("a"), answer("other")]), 1, "an answer to a call that was never made");
+        assert_eq!(pending(&[call("a"), answer("other")]), 0, "an agent that mixes up its ids");
+        assert_eq!(pending(&[call("a"), Event::tool_complete("other", "read", false)]), 1, "another tool's answer");
         assert_eq!(pending(&[call("a"), Event::new("tool_complete", r#"{"name":"search"}"#).unwrap()]), 0);
         assert_eq!(pending(&[call("a"), Event::new("tool_complete", "null").unwrap()]), 0);
     }

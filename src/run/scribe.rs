@@ -9,7 +9,8 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, oneshot};
 
 use super::attempt::Asked;
-use super::sleep::{Deadline, sleep};
+use super::ending::Why;
+use super::sleep::{Deadline, joined, sleep};
 use crate::journal::{AppendError, Appended};
 use crate::model::Event;
 use crate::storage::Durability;
@@ -18,10 +19,13 @@ use crate::store::{Outcome, Run, StoreError};
 /// How many documents are read or saved at the same time. More would only wait for each other, a thread each.
 const DOCUMENTS_AT_ONCE: usize = 32;
 
-const LOOK_FOR_ROOM_EVERY: Duration = Duration::from_millis(250);
-
 /// The same for lines.
 const LINES_AT_ONCE: usize = 32;
+
+const LOOK_FOR_ROOM_EVERY: Duration = Duration::from_millis(250);
+
+/// How long a full disk is waited for when the program ends.
+const LAST_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Where blocking work is done: by so many threads, however many runs there are.
 #[derive(Debug, Clone)]
@@ -52,10 +56,16 @@ impl Desk {
 }
 
 async fn elsewhere<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(done) => done,
-        Err(broken) => std::panic::resume_unwind(broken.into_panic()),
-    }
+    joined(tokio::task::spawn_blocking(work)).await
+}
+
+/// When a run was sealed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sealed {
+    /// With these events.
+    Now,
+    /// By an earlier try, or by somebody else.
+    Before,
 }
 
 /// The one who writes a run's journal.
@@ -100,26 +110,39 @@ impl Scribe {
     }
 
     /// Ends the run with these events, the last ones of its journal: durable, folded and saved when this returns.
-    pub(super) async fn end(&self, events: Vec<Event>) -> Result<(), StoreError> {
-        let deadline = Deadline::after(self.disk_patience);
+    pub(super) async fn end(&self, events: Vec<Event>) -> Result<Sealed, StoreError> {
+        let deadline = Deadline::after(self.patience());
         loop {
-            let Err(error) = self.try_end(events.clone()).await else { return Ok(()) };
-            if !is_full(&error) || deadline.is_over() {
-                return Err(error);
+            match self.try_end(events.clone()).await {
+                Err(error) if is_full(&error) && !deadline.is_over() => sleep(LOOK_FOR_ROOM_EVERY).await,
+                ended => return ended,
             }
-            sleep(LOOK_FOR_ROOM_EVERY).await;
         }
     }
 
     /// If the run was sealed before and could not be saved, it is saved.
-    pub(super) async fn try_end(&self, events: Vec<Event>) -> Result<(), StoreError> {
+    pub(super) async fn try_end(&self, events: Vec<Event>) -> Result<Sealed, StoreError> {
         let run = self.run.clone();
-        let end = move || match run.is_sealed() {
-            true => run.finish(Outcome::Completed).map(drop),
-            false => run.append_all(&events, Durability::Durable).map(drop),
-        };
-        self.desk.document(end).await
+        self.desk.document(move || seal(&run, &events)).await
     }
+
+    /// How long a full disk is waited for. A program that is about to end has no time.
+    fn patience(&self) -> Duration {
+        match *self.asked.borrow() {
+            Some(Why::Shutdown) => self.disk_patience.min(LAST_PATIENCE),
+            _ => self.disk_patience,
+        }
+    }
+}
+
+fn seal(run: &Run, events: &[Event]) -> Result<Sealed, StoreError> {
+    if !run.is_sealed() {
+        match run.append_all(events, Durability::Durable) {
+            Err(StoreError::Append(AppendError::Sealed { .. })) => {}
+            sealed => return sealed.map(|_| Sealed::Now),
+        }
+    }
+    run.finish(Outcome::Completed).map(|_| Sealed::Before)
 }
 
 /// Waits until what was appended is as durable as it should be, without keeping a thread.

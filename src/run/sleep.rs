@@ -18,27 +18,39 @@ pub(super) async fn sleep_or_stay(time: Option<Duration>) {
     }
 }
 
-/// A moment that somebody waits for.
+/// A moment that somebody waits for; none if it is too far away to come.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Deadline(tokio::time::Instant);
+pub(super) struct Deadline(Option<tokio::time::Instant>);
 
 impl Deadline {
     /// So long from now.
     pub(super) fn after(time: Duration) -> Self {
-        Deadline(tokio::time::Instant::now() + time)
+        Deadline(tokio::time::Instant::now().checked_add(time))
     }
 
     /// Whether it has come.
     pub(super) fn is_over(self) -> bool {
-        self.0 <= tokio::time::Instant::now()
+        self.0.is_some_and(|moment| moment <= tokio::time::Instant::now())
     }
 
     /// Waits for it, for ever if there is none.
     pub(super) async fn wait(deadline: Option<Self>) {
-        match deadline {
-            Some(Deadline(moment)) => tokio::time::sleep_until(moment).await,
+        match deadline.and_then(|deadline| deadline.0) {
+            Some(moment) => tokio::time::sleep_until(moment).await,
             None => pending().await,
         }
+    }
+}
+
+/// What came of a task. One that was dropped, because the program's tasks are being ended, is waited for in vain, like
+/// everything else then.
+pub(super) async fn joined<T>(task: tokio::task::JoinHandle<T>) -> T {
+    match task.await {
+        Ok(done) => done,
+        Err(broken) => match broken.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(_) => pending().await,
+        },
     }
 }
 

@@ -10,17 +10,18 @@ use tokio::sync::watch;
 use super::attempt::{Around, Asked, Attempt, wish};
 use super::awake::AwakeClock;
 use super::decide::{Next, Story, decide};
-use super::ending::{Why, agent_forgot, attempt_begins, attempt_ends, run_fails, run_is_ended};
+use super::ending::{Why, agent_forgot, agent_is_new, attempt_begins, attempt_ends, run_fails, run_is_ended};
 use super::group::Groups;
 use super::options::RunOptions;
 use super::runner::{Failure, Prompt};
 use super::runners::Named;
-use super::scribe::Scribe;
+use super::scribe::{Scribe, Sealed};
 use super::sleep::sleep;
 use super::watchdog::Budgets;
 use crate::entropy::{Entropy, SystemEntropy};
+use crate::journal::{Found, ReadOptions};
 use crate::model::{Event, Object, TerminalState};
-use crate::store::{Store, StoreError};
+use crate::store::{Run, Store, StoreError};
 
 /// How a supervised run ended.
 #[derive(Debug, Clone)]
@@ -104,11 +105,9 @@ impl Supervision {
     async fn chapter(&mut self, story: &mut Story) -> Result<Chapter, StoreError> {
         let asked = *self.asked.borrow();
         if let Some(why) = asked {
-            return self.end(vec![run_is_ended(why, story.attempt)]).await.map(|()| Chapter::Last);
+            return self.end_because(why, story.attempt).await;
         }
-        self.scribe
-            .append(vec![attempt_begins(story.attempt, self.options.retries.attempts_max, &self.named.name)])
-            .await?;
+        self.scribe.append(self.beginning(story)).await?;
         let prompt = self.prompt(story).await?;
         let mut asked = self.asked.clone();
         let mut attempt = Attempt::begin(&*self.named.runner, prompt, self.around());
@@ -134,6 +133,13 @@ impl Supervision {
         }
     }
 
+    /// The events that begin an attempt. An agent that has begun afresh has no name for the conversation until it says so.
+    fn beginning(&self, story: &Story) -> Vec<Event> {
+        let begins = attempt_begins(story.attempt, self.options.retries.attempts_max, &self.named.name);
+        let forgets = story.has_begun_afresh.then(|| agent_is_new(&self.named.name));
+        [begins].into_iter().chain(forgets).collect()
+    }
+
     /// Says why the last attempt failed, and waits for the next.
     async fn turn_page(
         &mut self,
@@ -146,14 +152,14 @@ impl Supervision {
         if is_afresh {
             story.agent_session = None;
             story.has_begun_afresh = true;
+            // The user reads that, so that nothing more is tried behind their back.
+            story.has_shown = true;
             events.push(agent_forgot());
         }
         self.scribe.append(events).await?;
         tokio::select! {
             biased;
-            why = wish(&mut self.asked) => {
-                self.end(vec![run_is_ended(why, story.attempt)]).await.map(|()| Chapter::Last)
-            }
+            why = wish(&mut self.asked) => self.end_because(why, story.attempt).await,
             () = sleep(pause) => Ok(Chapter::Next),
         }
     }
@@ -181,24 +187,55 @@ impl Supervision {
         self.scribe.desk.document(read).await.map(|known| known.id)
     }
 
-    /// Ends the run and says so.
+    /// Ends the run because somebody wants it to end.
+    async fn end_because(&self, why: Why, attempt: u32) -> Result<Chapter, StoreError> {
+        self.end(vec![run_is_ended(why, attempt)]).await.map(|()| Chapter::Last)
+    }
+
+    /// Ends the run and says how. If somebody else was faster, it ended as they said.
     async fn end(&self, events: Vec<Event>) -> Result<(), StoreError> {
-        let end = events.first().map_or(RunEnd::Completed, RunEnd::of);
-        self.scribe.end(events).await?;
+        let own = events.first().map_or(RunEnd::Completed, RunEnd::of);
+        let end = match self.scribe.end(events).await? {
+            Sealed::Now => own,
+            Sealed::Before => self.end_in_journal().await?.unwrap_or(own),
+        };
         self.stage.send_modify(|stage| stage.end = Some(end));
         Ok(())
     }
 
-    /// Something could not be written. One last try to say so in the journal is made, if it takes anything at all.
+    /// How the run ended, in the words of its journal.
+    async fn end_in_journal(&self) -> Result<Option<RunEnd>, StoreError> {
+        let (store, run) = (self.store.clone(), self.scribe.run.clone());
+        self.scribe.desk.document(move || end_in_journal(&store, &run)).await
+    }
+
+    /// Something could not be written. One last try to say so in the journal is made, if it takes anything at all; it may
+    /// also have ended meanwhile.
     async fn give_up(&self, error: StoreError, attempt: u32) {
         let message =
             format!("The answer could not be written down: {error}. What had arrived is kept; please try again.");
         let failure = Failure::new(error.code(), message).closed_by("unwritten");
         let last = run_fails(attempt, &failure);
-        let is_told = !self.scribe.run.is_sealed() && self.scribe.try_end(vec![last.clone()]).await.is_ok();
-        let end = if is_told { RunEnd::of(&last) } else { RunEnd::Unwritten(error) };
+        let end = match self.scribe.try_end(vec![last.clone()]).await {
+            Ok(Sealed::Now) => RunEnd::of(&last),
+            Ok(Sealed::Before) => self.end_in_journal().await.ok().flatten().unwrap_or(RunEnd::Unwritten(error)),
+            Err(_) => RunEnd::Unwritten(error),
+        };
         self.stage.send_modify(|stage| stage.end = Some(end));
     }
+}
+
+fn end_in_journal(store: &Store, run: &Run) -> Result<Option<RunEnd>, StoreError> {
+    let mut end = None;
+    for found in store.events(run.session(), run.id(), ReadOptions::default())? {
+        match found? {
+            Found::Event(event) if event.is_terminal && event.name != "stream_end" => {
+                end = Event::new(&event.name, event.payload()).ok().map(|event| RunEnd::of(&event));
+            }
+            _ => {}
+        }
+    }
+    Ok(end)
 }
 
 /// Notes a wish that a run should end. The first one counts.

@@ -13,7 +13,7 @@ use super::group::{Reaped, reap};
 use super::options::{BadBudget, BudgetSettings, RunOptions};
 use super::runners::{Named, Runners};
 use super::scribe::{Desk, Scribe};
-use super::sleep::within;
+use super::sleep::{joined, within};
 use super::supervise::{RunEnd, Stage, Supervision, ask};
 use crate::entropy::SystemEntropy;
 use crate::model::{RunId, SessionId};
@@ -178,11 +178,7 @@ impl Supervisor {
             lease_seconds: None,
             ..turn
         };
-        let beginning = tokio::spawn(self.shared.clone().begin(session.clone(), turn, named));
-        match beginning.await {
-            Ok(begun) => begun,
-            Err(broken) => std::panic::resume_unwind(broken.into_panic()),
-        }
+        joined(tokio::spawn(self.shared.clone().begin(session.clone(), turn, named))).await
     }
 
     /// Stops a run, whoever produces it: one of ours, or a producer outside. It ends as stopped, what arrived is kept,
@@ -260,10 +256,13 @@ impl Shared {
         let run = turn.run.clone().expect("start has given it one");
         let (asked, wishes) = watch::channel(None);
         let (stage, stages) = watch::channel(Stage::default());
-        let at_work = AtWork { run: run.clone(), asked: Arc::new(asked), stage: stages.clone() };
+        let asked = Arc::new(asked);
+        let told = Arc::downgrade(&asked);
+        let at_work = AtWork { run: run.clone(), asked, stage: stages.clone() };
         let place = self.take_place(&session, at_work).await?;
         let store = self.store.clone();
         let begun = self.desk.document(move || store.begin_run(&session, turn)).await?;
+        begun.on_end(move || told.upgrade().iter().for_each(|asked| ask(asked, Why::Elsewhere)));
         let supervision = self.supervision(begun, named, wishes, stage);
         tokio::spawn(async move {
             let stage = supervision.run().await;

@@ -246,7 +246,7 @@ pub trait Storage: Send + Sync + fmt::Debug {
         Ok(())
     }
 
-    /// The process groups that are noted.
+    /// The process groups that are noted. Refused to readers: what they would do about them is the writer's business.
     fn noted_groups(&self) -> Result<Vec<ProcessGroup>, StorageError> {
         Ok(Vec::new())
     }

@@ -20,7 +20,8 @@ impl Store {
         Ok(self.shared.storage.forget_group(token)?)
     }
 
-    /// The process groups that are noted: this writer's, and those that earlier ones left behind.
+    /// The process groups that are noted: this writer's, and those that earlier ones left behind. Refused to a store that
+    /// was opened to be read.
     pub fn noted_groups(&self) -> Result<Vec<ProcessGroup>, StoreError> {
         Ok(self.shared.storage.noted_groups()?)
     }

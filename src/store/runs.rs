@@ -144,6 +144,12 @@ impl Run {
         self.journal.seal().is_sealed()
     }
 
+    /// Calls back, once, when the run has ended, whoever ended it, or takes no more events because its session was deleted
+    /// or its journal failed. At once if that was before. The call must not wait, and must not use the store.
+    pub fn on_end(&self, tell: impl FnOnce() + Send + 'static) {
+        self.journal.on_end(tell);
+    }
+
     /// Appends an event. When this returns, it survives the death of the process, or a power cut if the store's options
     /// ask for that; an event that ends the run is durable, folded and saved by then.
     #[inline]

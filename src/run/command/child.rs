@@ -13,7 +13,7 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
 use super::output::Output;
 use super::{Answer, CommandRunner};
 use crate::run::group::{GroupHold, Groups};
-use crate::run::process::TOKEN_VARIABLE;
+use crate::run::process::{ExitWatch, TOKEN_VARIABLE};
 use crate::run::runner::{Failure, Outlet, Prompt, Refused};
 use crate::run::sleep::{Deadline, within};
 
@@ -27,8 +27,11 @@ const LINGER: Duration = Duration::from_secs(2);
 /// How long the system may take to tell how a child ended that was killed, and what it said last.
 const REAP_GRACE: Duration = Duration::from_secs(2);
 
-/// How long a pipe is listened to in which nothing is.
-const LAST_COMPLAINT: Duration = Duration::from_millis(100);
+/// How long a pipe is listened to in which nothing is, when everybody has ended.
+const LAST_WORDS: Duration = Duration::from_millis(100);
+
+/// How much a pipe may hold.
+const PIPE_BYTES_MAX: usize = 1024 * 1024;
 
 const PIECE_BYTES: usize = 16 * 1024;
 
@@ -39,7 +42,8 @@ pub(super) struct Child {
     stdin: Option<ChildStdin>,
     stdout: Option<ChildStdout>,
     stderr: Option<ChildStderr>,
-    status: Option<ExitStatus>,
+    exit: Option<ExitWatch>,
+    has_exited: bool,
     output: Output,
     complaints: Vec<u8>,
 }
@@ -67,7 +71,7 @@ enum Heard {
     Fed,
     Stdout(usize),
     Stderr(usize),
-    Status(Option<ExitStatus>),
+    Exit,
     Nothing,
 }
 
@@ -81,59 +85,77 @@ impl Child {
             Some(first) => Some(note(groups, first, token, prompt).await?),
             None => None,
         };
+        let exit = child.id().and_then(ExitWatch::of);
         let (output, complaints) = (Output::new(runner.output), Vec::new());
-        Ok(Child { child, group, stdin, stdout, stderr, status: None, output, complaints })
+        Ok(Child { child, group, stdin, stdout, stderr, exit, has_exited: false, output, complaints })
     }
 
-    /// Feeds the command and says what it answers, until it has ended, or said how the answer ends and had time to go.
+    /// Feeds the command and says what it answers, until it has ended, or said how the answer ends, and had time to go. If
+    /// others hold on to its stdout then, they are not waited for.
     pub(super) async fn listen(&mut self, input: Vec<u8>, outlet: &Outlet, answer: &mut Answer) -> Result<(), Refused> {
         let mut feeding = Box::pin(feed(self.stdin.take(), input));
         let mut is_fed = false;
         let (mut said, mut complained) = (vec![0; PIECE_BYTES], vec![0; PIECE_BYTES]);
         let mut patience = None;
-        while self.status.is_none() || self.stdout.is_some() {
-            if self.status.is_some() || answer.has_ended() {
+        while !self.has_exited || self.stdout.is_some() {
+            if self.has_exited || answer.has_ended() {
                 patience.get_or_insert_with(|| Deadline::after(LINGER));
             }
             let heard = tokio::select! {
                 n = read(&mut self.stdout, &mut said) => Heard::Stdout(n),
                 n = read(&mut self.stderr, &mut complained) => Heard::Stderr(n),
                 () = &mut feeding, if !is_fed => Heard::Fed,
-                status = self.child.wait(), if self.status.is_none() => Heard::Status(status.ok()),
+                () = exited(&self.exit, &mut self.child), if !self.has_exited => Heard::Exit,
                 () = Deadline::wait(patience) => Heard::Nothing,
             };
             match heard {
                 Heard::Fed => is_fed = true,
                 Heard::Stdout(0) => self.stdout = None,
-                Heard::Stdout(n) => {
-                    say(self.output.take(&said[..n]), outlet, answer).await?;
-                    // Whoever still speaks is waited for, unless the answer has ended.
-                    patience = patience.filter(|_| answer.has_ended());
-                }
+                Heard::Stdout(n) => self.say(&said[..n], outlet, answer).await?,
                 Heard::Stderr(0) => self.stderr = None,
                 Heard::Stderr(n) => keep_end(&mut self.complaints, &complained[..n]),
-                Heard::Status(Some(status)) => self.status = Some(status),
-                Heard::Status(None) | Heard::Nothing => break,
+                Heard::Exit => self.has_exited = true,
+                Heard::Nothing => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends whatever is left of the group, and tells how the child ended. It is taken note of last, so that until then
+    /// the group's number is nobody else's.
+    pub(super) async fn end(&mut self, term_grace: Duration) -> Ended {
+        self.stdin = None;
+        match (self.group.take(), &self.exit) {
+            (Some(group), Some(_)) => group.end(term_grace).await,
+            (Some(group), None) => drop(tokio::join!(within(term_grace, self.child.wait()), group.end(term_grace))),
+            (None, _) => drop(self.child.start_kill()),
+        }
+        let status = within(REAP_GRACE, self.child.wait()).await.and_then(Result::ok);
+        self.hear_last_complaints().await;
+        Ended { status, stderr: String::from_utf8_lossy(&self.complaints).into_owned() }
+    }
+
+    /// Says what was in the pipe when everybody had ended, and what waits for the end of its line.
+    pub(super) async fn say_rest(&mut self, outlet: &Outlet, answer: &mut Answer) -> Result<(), Refused> {
+        let (mut piece, mut left) = (vec![0; PIECE_BYTES], PIPE_BYTES_MAX);
+        while left > 0 && self.stdout.is_some() {
+            match within(LAST_WORDS, read(&mut self.stdout, &mut piece)).await {
+                Some(n) if n > 0 => {
+                    self.say(&piece[..n], outlet, answer).await?;
+                    left = left.saturating_sub(n);
+                }
+                _ => self.stdout = None,
             }
         }
         say(self.output.finish(), outlet, answer).await
     }
 
-    /// Ends whatever is left of the group, and tells how the child ended.
-    pub(super) async fn end(mut self, term_grace: Duration) -> Ended {
-        self.stdin = None;
-        match self.group.take() {
-            Some(group) => {
-                // Whoever is waited for is out of the table when it has ended.
-                let (status, ()) =
-                    tokio::join!(waited(&mut self.child, self.status, term_grace), group.end(term_grace));
-                self.status = status;
-            }
-            None => drop(self.child.start_kill()),
+    async fn say(&mut self, printed: &[u8], outlet: &Outlet, answer: &mut Answer) -> Result<(), Refused> {
+        let events = self.output.take(printed);
+        if events.is_empty() && self.output.is_amid_event() {
+            outlet.stir().await?;
         }
-        self.status = waited(&mut self.child, self.status, REAP_GRACE).await;
-        self.hear_last_complaints().await;
-        Ended { status: self.status, stderr: String::from_utf8_lossy(&self.complaints).into_owned() }
+        say(events, outlet, answer).await
     }
 
     /// What is in the pipe of a child that has ended. Others may hold it too, and never fall silent.
@@ -141,7 +163,7 @@ impl Child {
         let hearing = async {
             let mut piece = vec![0; PIECE_BYTES];
             loop {
-                match within(LAST_COMPLAINT, read(&mut self.stderr, &mut piece)).await {
+                match within(LAST_WORDS, read(&mut self.stderr, &mut piece)).await {
                     Some(n) if n > 0 => keep_end(&mut self.complaints, &piece[..n]),
                     _ => return,
                 }
@@ -168,10 +190,12 @@ async fn say(events: Vec<crate::model::Event>, outlet: &Outlet, answer: &mut Ans
     Ok(())
 }
 
-async fn waited(child: &mut tokio::process::Child, known: Option<ExitStatus>, grace: Duration) -> Option<ExitStatus> {
-    match known {
-        Some(status) => Some(status),
-        None => within(grace, child.wait()).await.and_then(Result::ok),
+/// Comes when the child has ended.
+async fn exited(exit: &Option<ExitWatch>, child: &mut tokio::process::Child) {
+    match exit {
+        Some(exit) => exit.seen().await,
+        // If the system will not tell, there is nothing more to wait for.
+        None => drop(child.wait().await),
     }
 }
 
@@ -208,7 +232,8 @@ async fn note(groups: &Groups, first: u32, token: String, prompt: &Prompt) -> Re
 
 fn start_failure(runner: &CommandRunner, cause: &io::Error) -> Failure {
     let name = runner.name();
-    let message = format!("The command {name:?} could not be started: {cause}. Look at its configuration.");
+    let place = runner.folder.as_ref().map(|folder| format!(" in {}", folder.display())).unwrap_or_default();
+    let message = format!("The command {name:?} could not be started{place}: {cause}. Look at its configuration.");
     let failure = Failure::new("command_not_started", message).closed_by("not_started");
     match cause.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory => failure.retryable(),

@@ -54,6 +54,7 @@ impl CommandRunner {
         let heard = outlet.unless_stopped(child.listen(input(&prompt), &outlet, &mut answer)).await;
         let ended = child.end(TERM_GRACE).await;
         heard??;
+        child.say_rest(&outlet, &mut answer).await?;
         outlet.say(exit_event(&ended)).await?;
         answer.conclude(&self, &ended)
     }

@@ -1,7 +1,7 @@
 //! What a command prints, as events: lines that are events are events, all else is the text of the answer.
 //!
-//! Text does not wait for the end of its line. A line that begins with a brace may be an event, and does. Bytes in,
-//! events out; bytes that are no UTF-8 become U+FFFD, but a character is never cut because a read ended in it.
+//! Text does not wait for the end of its line. A line that begins like an event, with its name or its payload, does. Bytes
+//! in, events out; bytes that are no UTF-8 become U+FFFD, but a character is never cut because a read ended in it.
 
 use crate::limits::LINE_BYTES_MAX;
 use crate::model::Event;
@@ -18,6 +18,9 @@ pub enum OutputForm {
 
 /// Text beyond this becomes an event of its own.
 const TEXT_BYTES_MAX: usize = 64 * 1024;
+
+/// In this many bytes the first key of an event has come.
+const FIRST_KEY_BYTES_MAX: usize = 64;
 
 /// Reads what a command prints.
 #[derive(Debug)]
@@ -88,12 +91,17 @@ impl Output {
         if self.held.last() == Some(&b'\n') {
             let line = std::mem::take(&mut self.held);
             self.end_candidate(line);
-        } else if self.held.len() > LINE_BYTES_MAX {
+        } else if self.held.len() > LINE_BYTES_MAX || !begins_like_event(&self.held) {
             self.place = Place::Text;
             let text = std::mem::take(&mut self.held);
             self.push_bytes(&text);
         }
         end
+    }
+
+    /// Whether an event has begun whose line has not ended.
+    pub(super) fn is_amid_event(&self) -> bool {
+        self.place == Place::Candidate
     }
 
     fn end_candidate(&mut self, line: Vec<u8>) {
@@ -143,6 +151,14 @@ impl Output {
             self.events.push(Event::token(&std::mem::take(&mut self.text)));
         }
     }
+}
+
+/// Whether a line may become an event, as far as it has come: its first key is `event` or `payload`.
+fn begins_like_event(line: &[u8]) -> bool {
+    let Some(rest) = line.strip_prefix(b"{") else { return false };
+    let key = rest[..rest.len().min(FIRST_KEY_BYTES_MAX)].trim_ascii_start();
+    let may_come = |known: &[u8]| rest.len() < FIRST_KEY_BYTES_MAX && known.starts_with(key);
+    [&b"\"event\""[..], b"\"payload\""].iter().any(|known| key.starts_with(known) || may_come(known))
 }
 
 /// How many bytes at the end are the beginning of a character whose rest may come.
@@ -224,11 +240,24 @@ mod tests {
     }
 
     #[test]
+    fn json_that_is_no_event_is_text_as_soon_as_that_is_known() {
+        let mut output = Output::new(OutputForm::Auto);
+        assert_eq!(output.take(b"{ \"ev"), [], "this may become an event");
+        assert!(output.is_amid_event());
+        assert_eq!(output.take(b"ening\":"), [Event::token("{ \"evening\":")]);
+        assert!(!output.is_amid_event());
+        assert_eq!(output.take(b" 1}\n{\"payload\":{},"), [Event::token(" 1}\n")]);
+        assert_eq!(output.take(b"\"event\":\"x\"}\n"), [Event::new("x", "{}").unwrap()]);
+        assert_eq!(output.take(&[b"{", &[b' '; 80][..]].concat()).len(), 1, "blanks without end are text");
+    }
+
+    #[test]
     fn a_line_that_never_ends_is_text_and_memory_is_bounded() {
         let mut output = Output::new(OutputForm::Auto);
         let mut bytes = 0;
+        assert_eq!(output.take(b"{\"event\":\""), []);
         for _ in 0..40 {
-            let events = output.take(&[b'{'; 1 << 20]);
+            let events = output.take(&[b'x'; 1 << 20]);
             bytes += events.iter().map(|event| event.payload().len()).sum::<usize>();
             assert!(output.held.len() <= LINE_BYTES_MAX + (1 << 20));
         }

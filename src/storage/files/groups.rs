@@ -30,12 +30,15 @@ impl FileStorage {
 
     /// Works after a failed sync too: it writes nothing.
     pub(super) fn remove_group(&self, token: &str) -> Result<(), StorageError> {
+        self.must_hold_lock()?;
         let path = self.layout.group(token);
         optional(self.raw.remove_file(&path)).attempt("remove", &path).map(drop)
     }
 
-    /// The notes that are whole. What is half written goes: its process never went to work.
+    /// The notes that are whole. What is half written goes: its process never went to work. For the writer alone: others
+    /// might come upon a note that is just being written.
     pub(super) fn read_groups(&self) -> Result<Vec<ProcessGroup>, StorageError> {
+        self.must_hold_lock()?;
         let folder = self.layout.groups();
         let Some(entries) = optional(self.disk.read_dir(&folder)).attempt("list", &folder)? else {
             return Ok(Vec::new());

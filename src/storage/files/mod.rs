@@ -273,7 +273,12 @@ impl FileStorage {
     }
 
     fn must_write(&self) -> Result<(), StorageError> {
-        if self.lock.is_some() { self.latch.check() } else { Err(StorageError::ReadOnly) }
+        self.must_hold_lock()?;
+        self.latch.check()
+    }
+
+    fn must_hold_lock(&self) -> Result<(), StorageError> {
+        if self.lock.is_some() { Ok(()) } else { Err(StorageError::ReadOnly) }
     }
 
     /// Makes everything durable in place that was appended to a session's journals, because they are to be moved.
