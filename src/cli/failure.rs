@@ -1,7 +1,7 @@
 //! How a command says no: a sentence on stderr and an exit code.
 
 use std::error::Error;
-use std::io;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use lastword::doctor::DoctorError;
@@ -34,7 +34,8 @@ impl Failure {
             Failure::Busy(message) => (3, message),
             Failure::Storage(message) => (4, message),
         };
-        eprintln!("lastword: {message}");
+        // Somebody who does not listen changes no exit code.
+        let _ = writeln!(io::stderr(), "lastword: {message}");
         ExitCode::from(code)
     }
 

@@ -16,6 +16,10 @@ use super::failure::{Failure, with_causes};
 use super::screen::Screen;
 use super::{Context, config, output, session_to_find};
 
+/// How long tasks may take to let go of what they hold, producers among it, when nobody waits for them any more. Only
+/// printing to somebody who does not read takes as long.
+const PARTING: Duration = Duration::from_secs(1);
+
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The session.
@@ -68,7 +72,9 @@ pub(super) fn run(context: &Context, args: Args) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.map_err(|cause| Failure::Storage(format!("could not start the tasks of a run: {cause}")))?;
     let turn = UserTurn { run, ..UserTurn::text(&args.message) };
-    runtime.block_on(answer(context, store, config, session, turn, args.runner.as_deref()))
+    let done = runtime.block_on(answer(context, store, config, session, turn, args.runner.as_deref()));
+    runtime.shutdown_timeout(PARTING);
+    done
 }
 
 async fn answer(
@@ -84,33 +90,59 @@ async fn answer(
     let started = supervisor.start(&session, turn, runner).await?;
     let (run, json) = (started.run().clone(), context.json);
     let printing = tokio::task::spawn_blocking(move || print(&store, &session, &run, json));
-    let end = see_to_the_end(&supervisor, started, &mut signals).await;
-    match printing.await {
-        Ok(printed) => printed?,
-        Err(broken) => std::panic::resume_unwind(broken.into_panic()),
-    }
+    let Seen { end, is_hurried } = see_to_the_end(&supervisor, started.clone(), &mut signals).await;
+    let producer = Some(started).filter(|_| !is_hurried);
+    see_off(producer, printing, &mut signals).await?;
     tell(end)
 }
 
-/// Waits for the end, and for the producer to be gone. The first Ctrl-C stops the run, a second one waits no longer.
-async fn see_to_the_end(supervisor: &Supervisor, mut started: Started, signals: &mut Signals) -> RunEnd {
-    let mut waiting = started.clone();
+/// A run that was seen to its end.
+struct Seen {
+    end: RunEnd,
+    /// Whether it was asked for more than once.
+    is_hurried: bool,
+}
+
+/// Waits for the end. The first Ctrl-C stops the run.
+async fn see_to_the_end(supervisor: &Supervisor, mut started: Started, signals: &mut Signals) -> Seen {
+    let run = started.run().clone();
+    let mut wishes = 0_u32;
     loop {
         tokio::select! {
-            end = waiting.ended() => {
-                tokio::select! {
-                    () = started.gone() => {}
-                    _ = signals.next() => {}
-                }
-                return end;
-            }
+            end = started.ended() => return Seen { end, is_hurried: wishes > 1 },
             wish = signals.next() => {
-                let (supervisor, run) = (supervisor.clone(), started.run().clone());
+                wishes += 1;
+                let (supervisor, run) = (supervisor.clone(), run.clone());
                 tokio::spawn(async move { obey(&supervisor, &run, wish).await });
             }
         }
     }
 }
+
+/// Waits for the producer to be gone, if it is waited for, and for all to be printed. A signal waits for neither, and
+/// whoever does not read is told nothing more.
+async fn see_off(producer: Option<Started>, printing: Printing, signals: &mut Signals) -> Result<(), Failure> {
+    let is_given_up = match producer {
+        Some(mut producer) => tokio::select! {
+            () = producer.gone() => false,
+            _ = signals.next() => true,
+        },
+        None => false,
+    };
+    let given_up = async {
+        if !is_given_up {
+            signals.next().await;
+        }
+    };
+    tokio::select! {
+        biased;
+        printed = printing => printed.unwrap_or_else(|broken| std::panic::resume_unwind(broken.into_panic())),
+        () = given_up => Err(Failure::Told),
+    }
+}
+
+/// The task that prints.
+type Printing = tokio::task::JoinHandle<Result<(), Failure>>;
 
 async fn obey(supervisor: &Supervisor, run: &RunId, wish: Wish) {
     match wish {

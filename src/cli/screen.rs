@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 
 use lastword::JournalEvent;
-use lastword::model::Object;
+use lastword::model::{Object, is_truthy};
 
 use super::output::plain;
 
@@ -40,9 +40,8 @@ impl Screen {
         let text = |key: &str| plain(&payload.text(key).unwrap_or_default());
         match event.name.as_str() {
             "token" => self.answer(&text("text")),
-            "interim_assistant" if payload.get("already_streamed").is_none() => {
-                self.answer(&format!("{}\n\n", text("text")))
-            }
+            "interim_assistant" if payload.get("already_streamed").is_some_and(is_truthy) => {}
+            "interim_assistant" => self.answer(&format!("{}\n\n", text("text"))),
             "reasoning" => self.aside(&text("text")),
             "tool" => self.note(&format!("[{}: {}]", text("name"), text("preview"))),
             "tool_complete" => self.note(&format!("[{} answered: {}]", text("name"), text("preview"))),

@@ -211,7 +211,8 @@ async fn read(from: &mut Option<impl AsyncRead + Unpin>, piece: &mut [u8]) -> us
 async fn feed(stdin: Option<ChildStdin>, input: Vec<u8>) {
     let Some(mut stdin) = stdin else { return };
     let gate: &[u8] = if cfg!(unix) { b"\n" } else { b"" };
-    if stdin.write_all(gate).await.is_ok() && stdin.write_all(&input).await.is_ok() {
+    // In one piece: if we die here, no command is let go that has nothing to answer.
+    if stdin.write_all(&[gate, &input].concat()).await.is_ok() {
         let _ = stdin.shutdown().await;
     }
 }
