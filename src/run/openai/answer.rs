@@ -1,37 +1,57 @@
 //! An answer as it arrives: chunk by chunk, or whole. How it ends decides whether it is complete.
 
+use std::time::Duration;
+
 use reqwest::Response;
 use serde_json::Value;
 
 use super::calls::Calls;
 use super::chunk::{Chunk, Delta, ErrorWords};
 use super::connection_failure;
+use super::key::Secret;
 use super::refusal::streamed_error;
 use super::sse::EventStream;
 use crate::limits::LINE_BYTES_MAX;
 use crate::model::{Event, Object};
 use crate::run::runner::{Failure, Finish, Outlet};
+use crate::run::sleep::Deadline;
 
 /// What ends a stream.
 const DONE: &str = "[DONE]";
 
+/// How long an answer that said that it is complete is waited for: the usage comes behind that, and not every server
+/// says that nothing more follows.
+const LINGER: Duration = Duration::from_secs(2);
+
 /// What has arrived of an answer.
 #[derive(Debug, Default)]
 pub(super) struct Answer {
+    secret: Secret,
     calls: Calls,
     has_spoken: bool,
     finish_reason: Option<String>,
     usage: Option<Value>,
     model: Option<String>,
     is_done: bool,
+    /// When it is waited for no longer, once it has said that it is complete.
+    linger: Option<Deadline>,
 }
 
 impl Answer {
+    /// An answer of which nothing has arrived, to a request that was made with a key.
+    pub(super) fn asked_with(secret: Secret) -> Self {
+        Answer { secret, ..Answer::default() }
+    }
+
     /// Takes a stream of events.
     pub(super) async fn take_stream(mut self, mut response: Response, outlet: &Outlet) -> Result<Finish, Failure> {
         let mut events = EventStream::default();
         while !self.is_done {
-            let piece = match response.chunk().await {
+            let arrived = tokio::select! {
+                arrived = response.chunk() => arrived,
+                () = Deadline::wait(self.linger) => break,
+            };
+            let piece = match arrived {
                 Ok(Some(piece)) => piece,
                 Ok(None) => {
                     self.is_done = events.rest().trim() == DONE;
@@ -68,17 +88,21 @@ impl Answer {
         }
         let chunk: Chunk = serde_json::from_str(data).map_err(|_| broken_stream())?;
         if let Some(error) = chunk.error.filter(|error| !error.is_null()) {
-            return Err(streamed_error(&ErrorWords::of(&error)));
+            return Err(streamed_error(&ErrorWords::of(&error).without(&self.secret)));
         }
         self.usage = chunk.usage.filter(|usage| !usage.is_null()).or(self.usage.take());
         self.model = chunk.model.and_then(|model| model.as_str().map(str::to_owned)).or(self.model.take());
-        let Some(choice) = chunk.choices.into_iter().next() else { return Ok(()) };
+        let Some(choice) = chunk.choices.into_iter().flatten().next() else { return Ok(()) };
         if let Some(delta) = choice.delta.or(choice.message) {
             self.take_delta(delta, outlet).await?;
         }
-        if let Some(Value::String(reason)) = choice.finish_reason {
+        // Some servers give an empty reason with every chunk that is not the last.
+        if let Some(Value::String(reason)) = choice.finish_reason
+            && !reason.is_empty()
+        {
             self.finish_reason = Some(reason);
         }
+        self.linger = self.finish_reason.is_some().then(|| Deadline::after(LINGER));
         Ok(())
     }
 
@@ -111,8 +135,8 @@ impl Answer {
         if !self.is_done && self.finish_reason.is_none() {
             return Err(cut_off());
         }
-        if !self.has_spoken && self.finish_reason.is_none() {
-            return Err(empty_answer());
+        if !self.has_spoken {
+            return Err(empty_answer(self.finish_reason.as_deref()));
         }
         for event in std::mem::take(&mut self.calls).finish() {
             self.say(event, outlet).await?;
@@ -146,8 +170,9 @@ fn cut_off() -> Failure {
     Failure::new("cut_off", message).retryable().closed_by("cut_off")
 }
 
-fn empty_answer() -> Failure {
-    Failure::new("empty_answer", "The backend ended without an answer. Please try again.")
+fn empty_answer(finish_reason: Option<&str>) -> Failure {
+    let why = finish_reason.map(|reason| format!(" (finish_reason {reason:?})")).unwrap_or_default();
+    Failure::new("empty_answer", format!("The backend ended without an answer{why}. Please try again."))
         .retryable()
         .closed_by("empty")
 }

@@ -3,11 +3,13 @@
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::key::Secret;
+
 /// A chunk, or the error that stands in its place.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Chunk {
     #[serde(default)]
-    pub(super) choices: Vec<Choice>,
+    pub(super) choices: Option<Vec<Choice>>,
     #[serde(default)]
     pub(super) usage: Option<Value>,
     #[serde(default)]
@@ -118,6 +120,11 @@ impl ErrorWords {
             keys.iter().filter_map(|key| fields.get(*key)).map(text).find(|text| !text.is_empty()).unwrap_or_default()
         };
         ErrorWords { code: first(&["code", "type"]), message: first(&["message", "detail", "error"]) }
+    }
+
+    /// The same, with nothing in it that must not be shown.
+    pub(super) fn without(self, secret: &Secret) -> Self {
+        ErrorWords { message: secret.hide(self.message), ..self }
     }
 
     /// From the body of an answer, whatever it is.

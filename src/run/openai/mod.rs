@@ -15,6 +15,7 @@ use reqwest::{Client, Response, Url};
 
 use self::answer::Answer;
 pub use self::key::ApiKey;
+use self::key::Secret;
 use self::refusal::refusal;
 use super::runner::{Failure, Finish, Outlet, Producing, Prompt, Runner};
 use crate::model::{ContextMessage, Object};
@@ -66,18 +67,20 @@ impl OpenAiRunner {
     }
 
     async fn answer(self, prompt: Prompt, outlet: Outlet) -> Result<Finish, Failure> {
-        let response = self.ask(prompt).await?;
+        let secret = self.key.read().map_err(unusable)?;
+        let response = self.ask(prompt, &secret).await?;
         if !response.status().is_success() {
-            return Err(refusal(response).await);
+            return Err(refusal(response, &secret).await);
         }
+        let answer = Answer::asked_with(secret);
         match is_whole(&response) {
-            true => Answer::default().take_whole(response, &outlet).await,
-            false => Answer::default().take_stream(response, &outlet).await,
+            true => answer.take_whole(response, &outlet).await,
+            false => answer.take_stream(response, &outlet).await,
         }
     }
 
-    async fn ask(&self, prompt: Prompt) -> Result<Response, Failure> {
-        let request = self.client.post(self.base_url.clone()).headers(self.headers_of_request()?);
+    async fn ask(&self, prompt: Prompt, secret: &Secret) -> Result<Response, Failure> {
+        let request = self.client.post(self.base_url.clone()).headers(self.headers_of_request(secret)?);
         request.body(self.request_body(prompt)).send().await.map_err(|cause| connection_failure(&cause))
     }
 
@@ -98,14 +101,11 @@ impl OpenAiRunner {
         body.to_json()
     }
 
-    fn headers_of_request(&self) -> Result<HeaderMap, Failure> {
-        let unusable = |reason: String| {
-            Failure::new("bad_configuration", format!("{reason}. Look at the runner's configuration."))
-        };
+    fn headers_of_request(&self, secret: &Secret) -> Result<HeaderMap, Failure> {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
-        if let Some(key) = self.key.read().map_err(unusable)? {
+        if let Some(key) = secret.key() {
             let mut value = HeaderValue::from_str(&format!("Bearer {key}"))
                 .map_err(|_| unusable("The key holds characters that no header may hold".to_owned()))?;
             value.set_sensitive(true);
@@ -148,6 +148,11 @@ fn client() -> Result<Client, String> {
 fn is_whole(response: &Response) -> bool {
     let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     kind.is_some_and(|kind| kind.trim().to_ascii_lowercase().starts_with("application/json"))
+}
+
+/// A request that cannot be made as the runner is configured.
+fn unusable(reason: String) -> Failure {
+    Failure::new("bad_configuration", format!("{reason}. Look at the runner's configuration."))
 }
 
 /// A request that got no answer, or an answer that broke off.

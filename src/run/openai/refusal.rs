@@ -6,11 +6,16 @@ use reqwest::header::{HeaderMap, RETRY_AFTER};
 use reqwest::{Response, StatusCode};
 
 use super::chunk::ErrorWords;
+use super::key::Secret;
 use crate::clock::{Clock, SystemClock};
 use crate::run::runner::{Failure, Retry};
+use crate::run::sleep::within;
 
 /// How much of a refusal is read.
 const BODY_BYTES_MAX: usize = 64 * 1024;
+
+/// How long its words are waited for. What the status says is known without them.
+const BODY_PATIENCE: Duration = Duration::from_secs(2);
 
 /// How much of its words is passed on.
 const MESSAGE_CHARS_MAX: usize = 500;
@@ -19,17 +24,21 @@ const MESSAGE_CHARS_MAX: usize = 500;
 const NO_USE: [&str; 3] = ["insufficient_quota", "billing_hard_limit_reached", "invalid_api_key"];
 
 /// What a refusal says.
-pub(super) async fn refusal(mut response: Response) -> Failure {
+pub(super) async fn refusal(mut response: Response, secret: &Secret) -> Failure {
     let (status, asked) = (response.status(), asked_pause(response.headers(), SystemClock.now().seconds()));
     let mut body = Vec::new();
+    within(BODY_PATIENCE, read_words(&mut response, &mut body)).await;
+    refused(status, asked, &ErrorWords::of_body(&String::from_utf8_lossy(&body)).without(secret))
+}
+
+async fn read_words(response: &mut Response, body: &mut Vec<u8>) {
     while let Ok(Some(piece)) = response.chunk().await {
-        body.extend_from_slice(&piece);
-        if body.len() >= BODY_BYTES_MAX {
+        let room = BODY_BYTES_MAX - body.len();
+        body.extend_from_slice(&piece[..piece.len().min(room)]);
+        if body.len() == BODY_BYTES_MAX {
             break;
         }
     }
-    body.truncate(BODY_BYTES_MAX);
-    refused(status, asked, &ErrorWords::of_body(&String::from_utf8_lossy(&body)))
 }
 
 fn refused(status: StatusCode, asked: Option<Duration>, words: &ErrorWords) -> Failure {

@@ -1,0 +1,146 @@
+//! Streams that are none, errors in the middle of an answer, and whole answers where a stream was asked for.
+
+use serde_json::json;
+
+use crate::house::{House, Outcome, message};
+use crate::server::Reply;
+use crate::words::{DONE, HEAD, data, document, fine, finish, sends, word};
+
+/// Broken like this, an answer is asked for again unless somebody has seen a word of it.
+async fn check_broken(broken: &str, closed_by: &str, notice: &str) {
+    let house = House::new(vec![sends(&[HEAD, broken]), fine("Hello.")]).await;
+    let answered = house.answer("hi").await;
+    house.check(
+        &answered,
+        &Outcome {
+            events: "attempt attempt_end attempt token done",
+            closed_by,
+            rows: &[("user", "hi"), ("assistant", "Hello.")],
+            requests: 2,
+        },
+    );
+    let house = House::new(vec![sends(&[HEAD, &word("half"), broken, &word("no more"), DONE])]).await;
+    let answered = house.answer("hi").await;
+    house.check(
+        &answered,
+        &Outcome {
+            events: "attempt token apperror",
+            closed_by,
+            rows: &[("user", "hi"), ("assistant", "half"), ("notice", notice)],
+            requests: 1,
+        },
+    );
+}
+
+#[tokio::test]
+async fn data_that_is_no_part_of_an_answer_breaks_it() {
+    for garbage in ["data: {\"choices\":[{\"del\n\n", "data: oops\n\n", "data: 7\n\n", "data: \n\n"] {
+        check_broken(garbage, "broken_stream", "broken_stream").await;
+    }
+}
+
+#[tokio::test]
+async fn an_error_in_the_middle_of_a_stream_ends_the_answer() {
+    let errors = [
+        data(&json!({"error": {"message": "Overloaded", "type": "server_error", "code": 503}})),
+        data(&json!({"error": "Overloaded"})),
+        data(&json!({"choices": [], "error": {"message": "Overloaded"}})),
+    ];
+    for error in errors {
+        check_broken(&error, "backend_error", "backend_error").await;
+    }
+}
+
+#[tokio::test]
+async fn the_words_of_an_error_in_a_stream_are_passed_on() {
+    let error = data(&json!({"error": {"message": "The model is on fire"}}));
+    let house = House::new(vec![sends(&[HEAD, &word("half"), &error])]).await;
+    let answered = house.answer("hi").await;
+    assert!(message(&answered).contains("The model is on fire"), "{answered:?}");
+}
+
+#[tokio::test]
+async fn a_page_for_people_is_no_answer() {
+    let page = || document("200 OK", "content-type: text/html\r\n", "<html><body>\n\n<h1>Sign in</h1></body></html>\n");
+    let house = House::new(vec![page(), page(), page()]).await;
+    let answered = house.answer("hi").await;
+    house.check(
+        &answered,
+        &Outcome {
+            events: "attempt attempt_end attempt attempt_end attempt apperror",
+            closed_by: "cut_off cut_off cut_off",
+            rows: &[("user", "hi"), ("notice", "cut_off")],
+            requests: 3,
+        },
+    );
+}
+
+fn whole(kind: &str, body: &str) -> Reply {
+    document("200 OK", &format!("content-type: {kind}\r\n"), body)
+}
+
+#[tokio::test]
+async fn an_answer_as_one_document_is_an_answer() {
+    let body = json!({
+        "model": "test-model-7",
+        "choices": [{"message": {"role": "assistant", "content": "Hello.", "reasoning_content": "Hm."},
+                     "finish_reason": "stop"}],
+        "usage": {"total_tokens": 7},
+    });
+    for kind in ["application/json", "Application/JSON; charset=utf-8"] {
+        let house = House::new(vec![whole(kind, &body.to_string())]).await;
+        let answered = house.answer("hi").await;
+        house.check(
+            &answered,
+            &Outcome {
+                events: "attempt reasoning token usage done",
+                closed_by: "",
+                rows: &[("user", "hi"), ("assistant", "Hello.")],
+                requests: 1,
+            },
+        );
+        assert_eq!(house.transcript().message(1).unwrap().reasoning().unwrap(), "Hm.");
+    }
+}
+
+#[tokio::test]
+async fn an_error_as_one_document_is_an_error_although_its_status_is_fine() {
+    let error = || whole("application/json", r#"{"error":{"message":"Overloaded"}}"#);
+    let house = House::new(vec![error(), fine("Hello.")]).await;
+    let answered = house.answer("hi").await;
+    house.check(
+        &answered,
+        &Outcome {
+            events: "attempt attempt_end attempt token done",
+            closed_by: "backend_error",
+            rows: &[("user", "hi"), ("assistant", "Hello.")],
+            requests: 2,
+        },
+    );
+}
+
+#[tokio::test]
+async fn what_servers_add_or_leave_out_breaks_nothing() {
+    let odd = [
+        "\u{feff}event: message\nid: 1\nretry: 5\n",
+        &data(&json!({"choices": null, "object": "chat.completion.chunk", "error": null})),
+        &data(&json!({"choices": [{"delta": null, "finish_reason": null, "logprobs": {}}], "usage": null})),
+        &data(&json!({"choices": [{"delta": {"role": null, "content": null, "tool_calls": null}}]})),
+        &data(&json!({})),
+        &word("Hel").replace('\n', "\r\n"),
+        &word("lo.").replace("data: ", "data:"),
+        &finish("stop"),
+        DONE,
+    ];
+    let house = House::new(vec![sends(&[HEAD, &odd.concat()])]).await;
+    let answered = house.answer("hi").await;
+    house.check(
+        &answered,
+        &Outcome {
+            events: "attempt token token done",
+            closed_by: "",
+            rows: &[("user", "hi"), ("assistant", "Hello.")],
+            requests: 1,
+        },
+    );
+}

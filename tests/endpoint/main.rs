@@ -1,0 +1,13 @@
+//! The runner for endpoints that speak OpenAI's chat completions, against a server on this machine that misbehaves as
+//! it is told. Real sockets and real time: budgets are small where somebody is silent, and generous everywhere else.
+
+mod broken;
+mod cut;
+mod ending;
+mod house;
+mod refused;
+mod server;
+mod silence;
+mod stop;
+mod talk;
+mod words;
