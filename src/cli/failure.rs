@@ -1,11 +1,13 @@
 //! How a command says no: a sentence on stderr and an exit code.
 
 use std::error::Error;
-use std::io::{self, Write};
+use std::io;
 use std::process::ExitCode;
 
 use lastword::doctor::DoctorError;
 use lastword::{AppendError, StorageError, StoreError};
+
+use super::output;
 
 /// Why a command did not do what was asked.
 #[derive(Debug)]
@@ -34,8 +36,7 @@ impl Failure {
             Failure::Busy(message) => (3, message),
             Failure::Storage(message) => (4, message),
         };
-        // Somebody who does not listen changes no exit code.
-        let _ = writeln!(io::stderr(), "lastword: {message}");
+        output::aside(&message);
         ExitCode::from(code)
     }
 

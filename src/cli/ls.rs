@@ -22,7 +22,7 @@ pub(super) fn run(context: &Context, _args: Args) -> Result<(), Failure> {
         Ok(())
     })?;
     for error in unreadable {
-        eprintln!("lastword: warning: {error}");
+        output::aside(&format!("warning: {error}"));
     }
     Ok(())
 }

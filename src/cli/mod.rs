@@ -151,21 +151,25 @@ impl Context {
 /// What a writer does first.
 fn greet(store: &Store) {
     tell_findings(store);
+    end_leftovers(store);
+}
+
+fn end_leftovers(store: &Store) {
     match lastword::run::reap(store) {
         Ok(reaped) => reaped.iter().for_each(tell_reaped),
-        Err(error) => eprintln!("lastword: could not look for processes that were left behind: {error}"),
+        Err(error) => output::aside(&format!("could not look for processes that were left behind: {error}")),
     }
 }
 
 fn tell_reaped(Reaped { session, run, group, is_gone }: &Reaped) {
     let done = if *is_gone { "was ended" } else { "could not be ended" };
-    eprintln!("lastword: process group {group}, left behind by run {run} of session {session}, {done}");
+    output::aside(&format!("process group {group}, left behind by run {run} of session {session}, {done}"));
 }
 
 fn tell_findings(store: &Store) {
     for Finding { code, file, offset, message, .. } in store.findings() {
         let place = offset.map(|offset| format!(" at byte {offset}")).unwrap_or_default();
-        eprintln!("lastword: {}{place}: {message} ({code})", file.display());
+        output::aside(&format!("{}{place}: {message} ({code})", file.display()));
     }
 }
 

@@ -1,4 +1,4 @@
-//! What is printed: lines on stdout, and text made safe for a terminal.
+//! What is printed: lines on stdout, asides on stderr, and text made safe for a terminal.
 
 use std::io::{self, Write};
 
@@ -17,6 +17,11 @@ pub(super) fn line(text: &str) -> Result<(), Failure> {
 pub(super) fn all(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
     let mut out = io::BufWriter::with_capacity(64 * 1024, io::stdout().lock());
     write(&mut out).and_then(|()| out.flush()).map_err(Failure::output)
+}
+
+/// Says something beside the result. Somebody who does not listen changes nothing.
+pub(super) fn aside(text: &str) {
+    let _ = writeln!(io::stderr(), "lastword: {text}");
 }
 
 /// Text of a conversation without anything that could command the terminal.

@@ -2,12 +2,14 @@
 
 use std::io::{self, Write};
 
+use lastword::Store;
 use lastword::doctor::{self, Action, Code, DoctorOptions, Finding, Outcome, Repair, Severity};
+use lastword::storage::Layout;
 
 use super::check::{count, print_finding, verdict};
 use super::failure::Failure;
 use super::progress::ProgressLine;
-use super::{Context, output, session_to_find};
+use super::{Context, end_leftovers, output, session_to_find};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -35,6 +37,9 @@ pub(super) fn run(context: &Context, args: Args) -> Result<(), Failure> {
         false => doctor::plan(&context.data, &options)?,
     };
     drop(line);
+    if args.apply {
+        end_leftovers_in(context);
+    }
     match context.json {
         true => output::line(&repair.to_json())?,
         false => output::all(|out| print(&repair, out))?,
@@ -42,6 +47,16 @@ pub(super) fn run(context: &Context, args: Args) -> Result<(), Failure> {
     match repair.has_failed() {
         true => Err(Failure::Storage("some repairs failed, and what they were for is as it was: see above".to_owned())),
         false => Ok(()),
+    }
+}
+
+/// A repair is a writer too, and whatever processes an earlier one left behind end with it. Only where commands were
+/// started is there anything to look for.
+fn end_leftovers_in(context: &Context) {
+    if Layout::new(&context.data).groups().is_dir()
+        && let Ok(store) = Store::open(&context.data, context.options())
+    {
+        end_leftovers(&store);
     }
 }
 

@@ -7,9 +7,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use lastword::run::{
-    BudgetSettings, Config, DEMO, DemoRunner, RunEnd, StartError, Started, SuperviseError, Supervisor,
-};
+use lastword::run::{BudgetSettings, Config, DemoRunner, RunEnd, StartError, Started, SuperviseError, Supervisor};
 use lastword::{After, RunId, SessionId, Store, StoreError, UserTurn};
 
 use super::failure::{Failure, with_causes};
@@ -42,7 +40,7 @@ pub(super) struct Args {
     /// How long a silence in the middle of an answer may last; 0 lets it last for ever.
     #[arg(long, value_name = "SECONDS")]
     idle_timeout_seconds: Option<f64>,
-    /// The pause between two words of the demo.
+    /// The pause between two words of the built-in demo.
     #[arg(long, env = "LASTWORD_DEMO_PACE_MS", value_name = "MS")]
     #[arg(value_parser = clap::value_parser!(u64).range(..=60_000))]
     pace_ms: Option<u64>,
@@ -52,14 +50,14 @@ impl Args {
     fn config(&self, context: &Context) -> Result<Config, Failure> {
         let mut config = config::load(context, self.config.as_deref())?;
         if let Some(pace) = self.pace_ms {
-            config.runners = config.runners.with(DEMO, DemoRunner { pace: Duration::from_millis(pace) });
+            config.runners = config.runners.with_demo(DemoRunner { pace: Duration::from_millis(pace) });
         }
         let given = BudgetSettings {
             first_event_seconds: self.ttfb_timeout_seconds,
             idle_seconds: self.idle_timeout_seconds,
             tool_seconds: None,
         };
-        config.options.budgets = given.or(config.options.budgets);
+        config.runners = config.runners.with_all_budgets(given);
         Ok(config)
     }
 }

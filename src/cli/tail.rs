@@ -40,7 +40,7 @@ fn print(store: &Store, session: &SessionId, run: &RunId, after_seq: u64) -> Res
                 Ok(Found::Event(event)) => writeln!(out, "{}", event.line)?,
                 Ok(Found::Damage(damage)) => {
                     let (what, offset, bytes) = (damage.kind.code(), damage.offset, damage.bytes);
-                    eprintln!("lastword: warning: {what} at byte {offset} of run {run}, {bytes} bytes passed over");
+                    output::aside(&format!("warning: {what} at byte {offset} of run {run}, {bytes} bytes passed over"));
                 }
                 Err(error) => failure = Some(StoreError::from(error)),
             }

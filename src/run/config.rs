@@ -89,6 +89,7 @@ struct RunnerEntry {
     api_key_env: Option<String>,
     api_key_file: Option<PathBuf>,
     headers: Option<BTreeMap<String, String>>,
+    headers_env: Option<BTreeMap<String, String>>,
     body: Option<toml::Table>,
 }
 
@@ -96,14 +97,13 @@ struct RunnerEntry {
 const KEYS: [(&str, &[&str]); 3] = [
     ("demo", &["pace_ms"]),
     ("command", &["command", "cwd", "env", "output", "stale_session_when"]),
-    ("openai", &["base_url", "model", "system", "api_key_env", "api_key_file", "headers", "body"]),
+    ("openai", &["base_url", "model", "system", "api_key_env", "api_key_file", "headers", "headers_env", "body"]),
 ];
 
 impl Config {
     /// Reads a configuration.
     pub fn parse(text: &str) -> Result<Self, BadConfig> {
-        let file: File = toml::from_str(text)
-            .map_err(|cause| BadConfig::Unreadable { reason: cause.to_string().trim_end().to_owned() })?;
+        let file: File = toml::from_str(text).map_err(|cause| unreadable(text, &cause))?;
         let mut runners = Runners::default();
         for (name, entry) in &file.runners {
             let bad = |reason: String| BadConfig::Runner { name: name.clone(), reason };
@@ -119,6 +119,13 @@ impl Config {
         }
         Ok(Config { runners, options: file.runs.options()? })
     }
+}
+
+/// What is wrong, and in which line. The line itself may hold a secret.
+fn unreadable(text: &str, cause: &toml::de::Error) -> BadConfig {
+    let line = cause.span().map(|span| text[..span.start.min(text.len())].lines().count().max(1));
+    let place = line.map(|line| format!("line {line}: ")).unwrap_or_default();
+    BadConfig::Unreadable { reason: format!("{place}{}", cause.message()) }
 }
 
 impl Runs {
@@ -188,6 +195,7 @@ impl RunnerEntry {
             ("api_key_env", self.api_key_env.is_some()),
             ("api_key_file", self.api_key_file.is_some()),
             ("headers", self.headers.is_some()),
+            ("headers_env", self.headers_env.is_some()),
             ("body", self.body.is_some()),
         ];
         given.into_iter().filter(|(_, is_given)| *is_given).map(|(key, _)| key).collect()
@@ -238,6 +246,7 @@ impl RunnerEntry {
         runner.system = self.system.clone();
         runner.body = body;
         runner.headers = self.headers.clone().unwrap_or_default().into_iter().collect();
+        runner.headers_env = self.headers_env.clone().unwrap_or_default().into_iter().collect();
         runner.check()?;
         Ok(Arc::new(runner))
     }
@@ -286,7 +295,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_used_is_refused_with_its_name() {
-        refused("nonsense", "TOML");
+        refused("\nnonsense", "line 2: ");
         refused("[runs]\nttfb_timeout_second = 4", "ttfb_timeout_second");
         refused("[runs]\nttfb_timeout_seconds = -4", "first-event budget");
         refused("default_runner = \"x\"", "\"x\"");
@@ -294,6 +303,12 @@ mod tests {
         refused("[runners.a]\nkind = \"command\"", "`command` is missing");
         refused("[runners.a]\nkind = \"command\"\ncommand = [\"x\"]\noutput = \"json\"", "`output` is \"json\"");
         refused("[runners.a]\nkind = \"demo\"\nmodel = \"m\"", "`model` is not for the kind \"demo\"");
+    }
+
+    #[test]
+    fn no_refusal_repeats_a_line_that_may_hold_a_secret() {
+        let text = "[runners.a]\nkind = \"openai\"\nheaders = { \"api-key\" = \"sk-secret\" \"x\" }";
+        assert!(!Config::parse(text).unwrap_err().to_string().contains("sk-secret"));
     }
 
     #[cfg(feature = "openai")]

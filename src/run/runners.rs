@@ -16,6 +16,8 @@ pub(super) struct Named {
     pub(super) name: String,
     pub(super) runner: Arc<dyn Runner>,
     pub(super) budgets: BudgetSettings,
+    /// Whether it is there because nobody configured another one of its name.
+    is_built_in: bool,
 }
 
 /// Runners by name. `demo` is there from the beginning and answers where nobody is asked for.
@@ -28,7 +30,7 @@ pub struct Runners {
 impl Default for Runners {
     fn default() -> Self {
         let none = Runners { named: BTreeMap::new(), default: DEMO.to_owned() };
-        none.with(DEMO, DemoRunner::default())
+        none.with_demo(DemoRunner::default())
     }
 }
 
@@ -40,13 +42,31 @@ impl Runners {
 
     /// These, and another one with budgets of its own.
     pub fn with_budgets(mut self, name: &str, runner: Arc<dyn Runner>, budgets: BudgetSettings) -> Self {
-        self.named.insert(name.to_owned(), Named { name: name.to_owned(), runner, budgets });
+        let named = Named { name: name.to_owned(), runner, budgets, is_built_in: false };
+        self.named.insert(name.to_owned(), named);
+        self
+    }
+
+    /// These, with another demo, unless somebody configured a runner of that name.
+    pub fn with_demo(mut self, demo: DemoRunner) -> Self {
+        let free = self.named.get(DEMO).is_none_or(|named| named.is_built_in);
+        if free {
+            let budgets = self.named.get(DEMO).map(|named| named.budgets).unwrap_or_default();
+            let demo = Named { name: DEMO.to_owned(), runner: Arc::new(demo), budgets, is_built_in: true };
+            self.named.insert(DEMO.to_owned(), demo);
+        }
         self
     }
 
     /// These, with another one to answer where nobody is asked for.
     pub fn with_default(mut self, name: &str) -> Self {
         self.default = name.to_owned();
+        self
+    }
+
+    /// These, with budgets that win over what each has of its own.
+    pub fn with_all_budgets(mut self, budgets: BudgetSettings) -> Self {
+        self.named.values_mut().for_each(|named| named.budgets = budgets.or(named.budgets));
         self
     }
 

@@ -142,7 +142,11 @@ fn seal(run: &Run, events: &[Event]) -> Result<Sealed, StoreError> {
             sealed => return sealed.map(|_| Sealed::Now),
         }
     }
-    run.finish(Outcome::Completed).map(|_| Sealed::Before)
+    match run.finish(Outcome::Completed) {
+        // It is saved, too.
+        Err(StoreError::Append(AppendError::Sealed { .. })) => Ok(Sealed::Before),
+        saved => saved.map(|_| Sealed::Before),
+    }
 }
 
 /// Waits until what was appended is as durable as it should be, without keeping a thread.

@@ -3,7 +3,7 @@
 use lastword::run::{BudgetSettings, CommandRunner, OutputForm, RunEnd};
 use serde_json::json;
 
-use crate::agent::Agent;
+use crate::agent::{Agent, until};
 use crate::house::rows;
 
 #[tokio::test]
@@ -78,6 +78,16 @@ async fn lines_that_are_events_are_events() {
         rows(&[("user", "hi"), ("assistant", "Let me look."), ("assistant", "A plain line.")])
     );
     assert_eq!(agent.house.transcript().message(1).unwrap().reasoning().unwrap(), "hm");
+}
+
+#[tokio::test]
+async fn json_that_is_no_event_is_shown_as_it_comes_and_is_kept_by_a_stop() {
+    let agent = Agent::new(r#"printf '{"city": "'; sleep 0.2; printf 'S\303\250te'; touch $0/said; sleep 600"#);
+    let started = agent.house.start("hi").await;
+    until("it has spoken", || agent.folder.path().join("said").exists()).await;
+    until("it is written", || agent.house.names(started.run()).len() >= 3).await;
+    agent.house.supervisor.stop(&agent.house.session, started.run()).await.unwrap();
+    assert_eq!(agent.house.rows()[1].1, "{\"city\": \"S\u{e8}te");
 }
 
 #[tokio::test]

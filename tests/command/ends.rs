@@ -148,6 +148,40 @@ async fn a_child_that_holds_on_to_stdout_does_not_keep_the_run_and_goes_with_it(
 }
 
 #[tokio::test]
+async fn a_child_that_goes_on_talking_does_not_keep_the_run_open() {
+    let agent = Agent::new("(while :; do echo log; sleep 0.2; done) & echo $! > $0/child; echo all");
+    let begin = tokio::time::Instant::now();
+    let (_, end) = agent.house.answer("hi").await;
+    assert!(matches!(end, RunEnd::Completed), "{end:?}");
+    assert!(seconds_since(begin) < 20.0, "{} s", seconds_since(begin));
+    assert!(!crate::agent::is_alive(&agent.line("child").await));
+    assert!(agent.house.rows()[1].1.contains("all"));
+}
+
+#[tokio::test]
+async fn a_child_without_a_mark_ends_with_its_group_too() {
+    let agent = Agent::new("env -i sleep 600 > /dev/null 2>&1 & echo $! > $0/child; echo all");
+    let (_, end) = agent.house.answer("hi").await;
+    assert!(matches!(end, RunEnd::Completed), "{end:?}");
+    assert!(!crate::agent::is_alive(&agent.line("child").await));
+    assert_eq!(agent.noted(), 0);
+}
+
+#[tokio::test]
+async fn a_failure_that_is_too_long_for_a_line_is_told_in_brief() {
+    const LONG: usize = lastword::limits::LINE_BYTES_MAX - 8_000;
+    let agent = Agent::new(&format!(
+        r#"printf '{{"event":"apperror","payload":{{"type":"long","retryable":true,"x":"'
+           head -c {LONG} /dev/zero | tr '\000' x
+           printf '"}}}}\n'; head -c 9000 /dev/zero | tr '\000' y >&2"#
+    ));
+    let (run, end) = agent.house.answer("hi").await;
+    assert!(matches!(&end, RunEnd::Failed { kind, .. } if kind == "long"), "{end:?}");
+    let names = agent.house.names(&run);
+    assert_eq!(names.iter().filter(|name| *name == "attempt").count(), 3, "{names:?}");
+}
+
+#[tokio::test]
 async fn a_process_of_its_own_that_never_stops_complaining_does_not_keep_the_run() {
     let agent = Agent::new("setsid sh -c 'echo $$ > '$0'/stray; exec yes >&2' & sleep 0.3; echo all");
     let begin = tokio::time::Instant::now();

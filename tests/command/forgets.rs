@@ -37,7 +37,7 @@ fn check_fresh_start(agent: &Agent, end: &RunEnd) {
 
 #[tokio::test]
 async fn a_command_that_says_that_it_forgot_begins_afresh_once_in_plain_sight() {
-    let forgets = r#"read -r line; echo "$line" >> $0/input
+    let forgets = r#"read -r line; printf '%s\n' "$line" >> $0/input
         case "$line" in *'"agent_session_id":"'*) echo '{"event":"apperror","payload":{"type":"unknown_agent_session"}}'; exit 1;; esac
         n=$(wc -l < $0/input)
         echo "{\"event\":\"agent_session\",\"payload\":{\"agent_session_id\":\"chat-$n\"}}"
@@ -49,8 +49,48 @@ async fn a_command_that_says_that_it_forgot_begins_afresh_once_in_plain_sight() 
 }
 
 #[tokio::test]
+async fn a_command_that_forgot_and_has_no_new_name_is_not_told_the_old_one_again() {
+    let agent = Agent::new(
+        r#"read -r line; printf '%s\n' "$line" >> $0/input
+           case "$line" in *'"agent_session_id":"'*) echo '{"event":"apperror","payload":{"type":"unknown_agent_session"}}'; exit 1;; esac
+           [ $(wc -l < $0/input) = 1 ] && echo '{"event":"agent_session","payload":{"agent_session_id":"chat-1"}}'
+           echo fine"#,
+    );
+    for message in ["one", "two", "three"] {
+        assert!(matches!(agent.house.answer(message).await.1, RunEnd::Completed));
+    }
+    assert_eq!(told(&agent), [Value::Null, "chat-1".into(), Value::Null, Value::Null]);
+}
+
+#[tokio::test]
+async fn a_name_that_a_failed_attempt_gave_is_not_used() {
+    let agent = Agent::new(
+        r#"cat >> $0/input
+           [ $(wc -l < $0/input) = 1 ] && echo '{"event":"agent_session","payload":{"agent_session_id":"lost"}}' && exit 75
+           echo fine"#,
+    );
+    for message in ["one", "two"] {
+        assert!(matches!(agent.house.answer(message).await.1, RunEnd::Completed));
+    }
+    assert_eq!(told(&agent), [Value::Null, Value::Null, Value::Null]);
+}
+
+#[tokio::test]
+async fn what_fails_behind_a_fresh_start_is_not_tried_again_behind_the_notice() {
+    let agent = Agent::new(
+        r#"read -r line; printf '%s\n' "$line" >> $0/input
+           case "$line" in *'"agent_session_id":"'*) echo '{"event":"apperror","payload":{"type":"unknown_agent_session"}}'; exit 1;; esac
+           [ $(wc -l < $0/input) = 1 ] || exit 75
+           echo '{"event":"agent_session","payload":{"agent_session_id":"chat-1"}}'; echo fine"#,
+    );
+    agent.house.answer("one").await;
+    assert!(matches!(agent.house.answer("two").await.1, RunEnd::Failed { .. }));
+    assert_eq!(told(&agent).len(), 3);
+}
+
+#[tokio::test]
 async fn a_command_whose_complaint_is_known_to_mean_that_it_forgot_begins_afresh_too() {
-    let forgets = r#"read -r line; echo "$line" >> $0/input
+    let forgets = r#"read -r line; printf '%s\n' "$line" >> $0/input
         case "$line" in *'"agent_session_id":"'*) echo 'Error: No conversation found with id' >&2; exit 1;; esac
         n=$(wc -l < $0/input)
         echo "{\"event\":\"agent_session\",\"payload\":{\"agent_session_id\":\"chat-$n\"}}"

@@ -3,8 +3,9 @@
 use std::process::{Child, Command};
 use std::time::Duration;
 
-use lastword::run::reap;
+use lastword::run::{RunOptions, Runners, Supervisor, reap};
 use lastword::storage::ProcessGroup;
+use lastword::{Options, Store};
 
 use crate::agent::{Agent, is_alive, until};
 
@@ -66,6 +67,35 @@ async fn outlives(change: impl FnOnce(ProcessGroup) -> ProcessGroup) -> bool {
 #[tokio::test]
 async fn a_process_that_an_earlier_writer_left_behind_is_ended() {
     assert!(!outlives(|group| group).await);
+}
+
+#[tokio::test]
+async fn those_whose_owner_still_lives_are_left_to_it() {
+    let owner = std::process::id();
+    let owned = |group| ProcessGroup { owner_id: owner, owner_started_ticks: Some(started_ticks(owner)), ..group };
+    let agent = Agent::new("");
+    let store = agent.house.store.clone();
+    let mut process = sleeper();
+    store.note_group(&owned(note(&process, store.boot_id()))).unwrap();
+    assert_eq!(reap(&store).unwrap(), []);
+    assert!(process.try_wait().unwrap().is_none());
+    assert_eq!(agent.noted(), 1);
+    process.kill().unwrap();
+    process.wait().unwrap();
+}
+
+#[tokio::test]
+async fn a_reader_ends_nobody_and_removes_no_note() {
+    let agent = Agent::new("echo $$ > $0/pid; echo half; sleep 600");
+    let started = agent.house.start("hi").await;
+    let pid = agent.line("pid").await;
+    let reader = Store::open_read_only(agent.house.data(), Options::default()).unwrap();
+    assert_eq!(reap(&reader).unwrap_err().code(), "read_only");
+    assert_eq!(reader.noted_groups().unwrap_err().code(), "read_only");
+    assert!(Supervisor::new(reader, Runners::default(), RunOptions::default()).is_err());
+    assert!(is_alive(&pid));
+    assert_eq!(agent.noted(), 1);
+    agent.house.supervisor.stop(&agent.house.session, started.run()).await.unwrap();
 }
 
 #[tokio::test]

@@ -98,6 +98,39 @@ async fn blank_lines_and_complaints_are_no_events() {
 }
 
 #[tokio::test]
+async fn an_event_that_is_long_in_coming_is_a_sign_of_life() {
+    let slow = r#"printf '{"event":"token","payload":{"text":"'; for i in 1 2 3 4 5; do sleep 0.4; printf $i; done; echo '"}}'"#;
+    let agent = Agent::with(budgets(1.0, 30.0), slow);
+    let (_, end) = agent.house.answer("hi").await;
+    assert!(matches!(end, RunEnd::Completed), "{end:?}");
+    assert_eq!(agent.house.rows()[1].1, "12345");
+}
+
+#[tokio::test]
+async fn a_run_that_somebody_else_stops_takes_its_command_with_it() {
+    let agent = Agent::new(WITH_CHILD);
+    let mut started = agent.house.start("hi").await;
+    let (pid, child) = (agent.line("pid").await, agent.line("child").await);
+    until("the word is there", || agent.house.names(started.run()).contains(&"token".to_owned())).await;
+    assert!(agent.house.store.stop_run(&agent.house.session, started.run()).unwrap());
+    assert!(matches!(started.ended().await, RunEnd::Stopped));
+    started.gone().await;
+    assert!(!is_alive(&pid) && !is_alive(&child));
+    assert_eq!(agent.house.rows(), rows(&[("user", "hi"), ("assistant", "half"), ("notice", "interrupted")]));
+}
+
+#[tokio::test]
+async fn a_silent_command_goes_when_its_session_is_deleted() {
+    let agent = Agent::new("echo $$ > $0/pid; sleep 600");
+    let mut started = agent.house.start("hi").await;
+    let pid = agent.line("pid").await;
+    agent.house.store.delete(&agent.house.session).unwrap();
+    assert!(matches!(started.ended().await, RunEnd::Unwritten(_)));
+    started.gone().await;
+    assert!(!is_alive(&pid));
+}
+
+#[tokio::test]
 async fn a_command_that_speaks_may_take_longer_than_the_first_event_budget() {
     let agent = Agent::with(budgets(1.0, 30.0), "for i in 1 2 3 4 5 6; do printf \"$i \"; sleep 0.4; done");
     let (_, end) = agent.house.answer("hi").await;

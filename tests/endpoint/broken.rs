@@ -34,7 +34,7 @@ async fn check_broken(broken: &str, closed_by: &str, notice: &str) {
 
 #[tokio::test]
 async fn data_that_is_no_part_of_an_answer_breaks_it() {
-    for garbage in ["data: {\"choices\":[{\"del\n\n", "data: oops\n\n", "data: 7\n\n", "data: \n\n"] {
+    for garbage in ["data: {\"choices\":[{\"del\n\n", "data: oops\n\n", "data: 7\n\n"] {
         check_broken(garbage, "broken_stream", "broken_stream").await;
     }
 }
@@ -49,6 +49,36 @@ async fn an_error_in_the_middle_of_a_stream_ends_the_answer() {
     for error in errors {
         check_broken(&error, "backend_error", "backend_error").await;
     }
+}
+
+#[tokio::test]
+async fn an_error_is_one_by_its_name_or_its_shape_alone() {
+    let errors = [
+        "event: error\ndata: {\"message\":\"Overloaded\"}\n\n".to_owned(),
+        "event: error\ndata: Overloaded\n\n".to_owned(),
+        data(&json!({"object": "error", "message": "Overloaded", "code": 503})),
+        data(&json!({"detail": "Overloaded", "type": "server_error"})),
+    ];
+    for error in errors {
+        check_broken(&error, "backend_error", "backend_error").await;
+    }
+}
+
+#[tokio::test]
+async fn a_character_that_was_cut_between_two_chunks_is_whole_again() {
+    let half = |unit: &str| format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"{unit}\"}}}}]}}\n\n");
+    let parts = [HEAD, &half("sea \\ud83c"), &half("\\udf0a!"), &finish("stop"), DONE];
+    let house = House::new(vec![sends(&parts)]).await;
+    let answered = house.answer("hi").await;
+    house.check(
+        &answered,
+        &Outcome {
+            events: "attempt token token done",
+            closed_by: "",
+            rows: &[("user", "hi"), ("assistant", "sea \u{1f30a}!")],
+            requests: 1,
+        },
+    );
 }
 
 #[tokio::test]
@@ -127,6 +157,7 @@ async fn what_servers_add_or_leave_out_breaks_nothing() {
         &data(&json!({"choices": [{"delta": null, "finish_reason": null, "logprobs": {}}], "usage": null})),
         &data(&json!({"choices": [{"delta": {"role": null, "content": null, "tool_calls": null}}]})),
         &data(&json!({})),
+        "data:\n\ndata: \n\n",
         &word("Hel").replace('\n', "\r\n"),
         &word("lo.").replace("data: ", "data:"),
         &finish("stop"),

@@ -80,6 +80,7 @@ async fn a_server_that_asks_for_too_long_a_pause_is_not_asked_again() {
             requests: 1,
         },
     );
+    assert!(message(&answered).contains("3600 s"), "{answered:?}");
 }
 
 #[tokio::test]
@@ -144,6 +145,29 @@ async fn a_key_that_is_repeated_in_a_stream_is_shown_nowhere() {
         },
     );
     check_unseen_key(&house, &answered);
+}
+
+#[tokio::test]
+async fn headers_that_are_secrets_are_shown_nowhere_either() {
+    let server = Server::start(vec![document("403 Forbidden", "", &format!("Who is {KEY}?"))]).await;
+    let house = House::at(server, PATIENT, |runner, _| {
+        runner.headers = vec![("api-key".to_owned(), KEY.to_owned())];
+        assert!(!format!("{runner:?}").contains(KEY), "{runner:?}");
+    });
+    let answered = check_final(&house, "unauthorized", "403").await;
+    assert_eq!(house.server.seen()[0].header("api-key"), Some(KEY));
+    assert!(!message(&answered).contains(KEY) && message(&answered).contains("Who is"), "{answered:?}");
+}
+
+#[tokio::test]
+async fn a_header_whose_variable_is_not_set_is_named_and_nobody_is_asked() {
+    let server = Server::start(vec![fine("no")]).await;
+    let house = House::at(server, PATIENT, |runner, _| {
+        runner.headers_env = vec![("api-key".to_owned(), "LASTWORD_TEST_NO_SUCH_VARIABLE".to_owned())];
+    });
+    let answered = house.answer("hi").await;
+    assert!(message(&answered).contains("LASTWORD_TEST_NO_SUCH_VARIABLE"), "{answered:?}");
+    assert!(house.server.seen().is_empty());
 }
 
 #[tokio::test]

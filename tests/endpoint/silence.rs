@@ -1,8 +1,10 @@
 //! A server that takes a request and says nothing is cut off early and asked again; one that is merely slow is not.
 
+use serde_json::json;
+
 use crate::house::{Answered, House, Outcome, budgets, message, text, until};
 use crate::server::{Reply, Step};
-use crate::words::{CHUNKED_HEAD, DONE, HEAD, PING, fine, finish, role, send, thought, word};
+use crate::words::{CHUNKED_HEAD, DONE, HEAD, PING, delta, fine, finish, role, send, thought, word};
 
 /// Far below the idle budget of a minute, and far above the first-event budget of half a second.
 const SOON_SECONDS: f64 = 20.0;
@@ -51,7 +53,8 @@ async fn a_head_is_no_event() {
 async fn bytes_that_only_keep_the_connection_open_are_no_event() {
     let comments = check_silence(vec![send(&[HEAD]), Step::Repeat(PING.into(), 0.1)]);
     let blank_lines = check_silence(vec![send(&[HEAD]), Step::Repeat(b"\n".into(), 0.1)]);
-    tokio::join!(comments, blank_lines);
+    let empty_data = check_silence(vec![send(&[HEAD]), Step::Repeat(b"data:\n\n".into(), 0.1)]);
+    tokio::join!(comments, blank_lines, empty_data);
 }
 
 #[tokio::test]
@@ -116,6 +119,15 @@ async fn who_speaks_and_what_it_thinks_are_signs_of_life() {
     let who_speaks = check_sign_of_life(&role, "attempt token done");
     let what_it_thinks = check_sign_of_life(&thought, "attempt reasoning token done");
     tokio::join!(who_speaks, what_it_thinks);
+}
+
+#[tokio::test]
+async fn a_chunk_is_a_sign_of_life_whatever_it_holds() {
+    let thinking = delta(json!({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}]}));
+    let unknown = delta(json!({"something_new": 7}));
+    let thinking = check_sign_of_life(&thinking, "attempt reasoning token done");
+    let unknown = check_sign_of_life(&unknown, "attempt token done");
+    tokio::join!(thinking, unknown);
 }
 
 #[tokio::test]

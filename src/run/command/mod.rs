@@ -6,6 +6,7 @@
 mod child;
 mod output;
 
+use std::fmt;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 
@@ -25,7 +26,7 @@ const NOT_FOUND: i32 = 127;
 const FORGOTTEN: [&str; 2] = ["unknown_agent_session", "stale_agent_session"];
 
 /// Runs a command for every turn.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub struct CommandRunner {
     /// The program and its arguments. No shell looks at them.
     pub command: Vec<String>,
@@ -37,6 +38,13 @@ pub struct CommandRunner {
     pub output: OutputForm,
     /// What its stderr holds if it does not know the agent session that it was told.
     pub forgotten_when: Vec<String>,
+}
+
+/// The values of the environment, and arguments, may be secrets.
+impl fmt::Debug for CommandRunner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CommandRunner").field("command", &self.name()).finish_non_exhaustive()
+    }
 }
 
 impl Runner for CommandRunner {

@@ -3,14 +3,13 @@
 use std::time::Duration;
 
 use reqwest::Response;
-use serde_json::Value;
 
 use super::calls::Calls;
-use super::chunk::{Chunk, Delta, ErrorWords};
+use super::chunk::{Any, Chunk, Delta, ErrorWords, text};
 use super::connection_failure;
-use super::key::Secret;
+use super::key::Secrets;
 use super::refusal::streamed_error;
-use super::sse::EventStream;
+use super::sse::{EventStream, Sent};
 use crate::limits::LINE_BYTES_MAX;
 use crate::model::{Event, Object};
 use crate::run::runner::{Failure, Finish, Outlet};
@@ -26,11 +25,11 @@ const LINGER: Duration = Duration::from_secs(2);
 /// What has arrived of an answer.
 #[derive(Debug, Default)]
 pub(super) struct Answer {
-    secret: Secret,
+    secrets: Secrets,
     calls: Calls,
     has_spoken: bool,
     finish_reason: Option<String>,
-    usage: Option<Value>,
+    usage: Any,
     model: Option<String>,
     is_done: bool,
     /// When it is waited for no longer, once it has said that it is complete.
@@ -39,8 +38,8 @@ pub(super) struct Answer {
 
 impl Answer {
     /// An answer of which nothing has arrived, to a request that was made with a key.
-    pub(super) fn asked_with(secret: Secret) -> Self {
-        Answer { secret, ..Answer::default() }
+    pub(super) fn asked_with(secrets: Secrets) -> Self {
+        Answer { secrets, ..Answer::default() }
     }
 
     /// Takes a stream of events.
@@ -61,8 +60,8 @@ impl Answer {
                 Err(_) if self.finish_reason.is_some() => break,
                 Err(cause) => return Err(connection_failure(&cause)),
             };
-            for data in events.take(&piece).map_err(|_| too_long())? {
-                self.take_data(&data, outlet).await?;
+            for sent in events.take(&piece).map_err(|_| too_long())? {
+                self.take_sent(&sent, outlet).await?;
             }
         }
         self.finish(outlet).await
@@ -81,41 +80,51 @@ impl Answer {
         self.finish(outlet).await
     }
 
+    /// Data that holds nothing only keeps the connection open.
+    async fn take_sent(&mut self, sent: &Sent, outlet: &Outlet) -> Result<(), Failure> {
+        match sent.data.trim() {
+            _ if self.is_done => Ok(()),
+            "" => Ok(()),
+            DONE => {
+                self.is_done = true;
+                Ok(())
+            }
+            words if sent.name == "error" => Err(self.failure(ErrorWords::of_body(words))),
+            data => self.take_data(data, outlet).await,
+        }
+    }
+
+    fn failure(&self, words: ErrorWords) -> Failure {
+        streamed_error(&words.without(&self.secrets))
+    }
+
     async fn take_data(&mut self, data: &str, outlet: &Outlet) -> Result<(), Failure> {
-        if self.is_done || data.trim() == DONE {
-            self.is_done = true;
-            return Ok(());
-        }
         let chunk: Chunk = serde_json::from_str(data).map_err(|_| broken_stream())?;
-        if let Some(error) = chunk.error.filter(|error| !error.is_null()) {
-            return Err(streamed_error(&ErrorWords::of(&error).without(&self.secret)));
+        if let Some(words) = chunk.failure(data) {
+            return Err(self.failure(words));
         }
-        self.usage = chunk.usage.filter(|usage| !usage.is_null()).or(self.usage.take());
-        self.model = chunk.model.and_then(|model| model.as_str().map(str::to_owned)).or(self.model.take());
+        outlet.stir().await?;
+        self.usage = chunk.usage.filter(|usage| usage.get() != "null").or(self.usage.take());
+        self.model = Some(text(&chunk.model)).filter(|model| !model.is_empty()).or(self.model.take());
         let Some(choice) = chunk.choices.into_iter().flatten().next() else { return Ok(()) };
         if let Some(delta) = choice.delta.or(choice.message) {
             self.take_delta(delta, outlet).await?;
         }
         // Some servers give an empty reason with every chunk that is not the last.
-        if let Some(Value::String(reason)) = choice.finish_reason
-            && !reason.is_empty()
-        {
+        let reason = text(&choice.finish_reason);
+        if !reason.is_empty() {
             self.finish_reason = Some(reason);
+            self.linger.get_or_insert_with(|| Deadline::after(LINGER));
         }
-        self.linger = self.finish_reason.is_some().then(|| Deadline::after(LINGER));
         Ok(())
     }
 
     async fn take_delta(&mut self, delta: Delta, outlet: &Outlet) -> Result<(), Failure> {
-        let (reasoning, text) = (delta.reasoning(), delta.text());
-        if delta.has_role() && reasoning.is_empty() && text.is_empty() {
-            outlet.stir().await?;
+        for thought in delta.thoughts() {
+            self.say(piece("reasoning", &thought)?, outlet).await?;
         }
-        if !reasoning.is_empty() {
-            self.say(Event::reasoning(&reasoning), outlet).await?;
-        }
-        if !text.is_empty() {
-            self.say(Event::token(&text), outlet).await?;
+        for words in delta.words() {
+            self.say(piece("token", &words)?, outlet).await?;
         }
         for part in delta.tool_calls.unwrap_or_default() {
             if let Some(event) = self.calls.add(part) {
@@ -141,7 +150,7 @@ impl Answer {
         for event in std::mem::take(&mut self.calls).finish() {
             self.say(event, outlet).await?;
         }
-        if let Some(usage) = self.usage.take().and_then(|usage| Event::new("usage", &usage.to_string()).ok()) {
+        if let Some(usage) = self.usage.take().and_then(|usage| Event::new("usage", usage.get()).ok()) {
             self.say(usage, outlet).await?;
         }
         Ok(Finish::done_with(&self.notes()))
@@ -156,6 +165,11 @@ impl Answer {
         }
         notes
     }
+}
+
+/// An event of words that are JSON already.
+fn piece(name: &str, words: &str) -> Result<Event, Failure> {
+    Event::new(name, &format!("{{\"text\":{words}}}")).map_err(|_| too_long())
 }
 
 fn broken_stream() -> Failure {

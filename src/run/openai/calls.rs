@@ -1,8 +1,7 @@
 //! Tool calls, which arrive in parts: a name here, arguments there, several at once.
 
-use super::chunk::CallPart;
-use crate::model::{Event, Object};
-use serde_json::Value;
+use super::chunk::{CallPart, text};
+use crate::model::{Event, Object, text_of};
 
 /// Calls of one answer.
 const CALLS_MAX: usize = 1024;
@@ -26,12 +25,13 @@ impl Calls {
     pub(super) fn add(&mut self, part: CallPart) -> Option<Event> {
         let at = self.place(&part)?;
         let call = &mut self.calls[at];
-        if let Some(id) = part.id.filter(|id| !id.is_empty()) {
+        let id = text(&part.id);
+        if !id.is_empty() {
             call.id = id;
         }
         let function = part.function.unwrap_or_default();
-        call.name.push_str(&function.name.unwrap_or_default());
-        let arguments = function.arguments.as_ref().map(text).unwrap_or_default();
+        call.add_name(&text(&function.name));
+        let arguments = function.arguments.as_ref().map(|value| argument(value.get())).unwrap_or_default();
         call.arguments.push_str(&arguments);
         let mut payload = Object::default();
         payload.set_text("tool_call_id", &call.known_id(at));
@@ -43,8 +43,9 @@ impl Calls {
     /// The call that a part belongs to: by its index, else by its id, else the last.
     fn place(&mut self, part: &CallPart) -> Option<usize> {
         let by_index = |call: &Call| part.index.is_some() && call.index == part.index;
-        let by_id = |call: &Call| part.id.as_ref().is_some_and(|id| !id.is_empty() && *id == call.id);
-        let is_new = part.index.is_some() || part.id.as_ref().is_some_and(|id| !id.is_empty());
+        let id = text(&part.id);
+        let by_id = |call: &Call| !id.is_empty() && id == call.id;
+        let is_new = part.index.is_some() || !id.is_empty();
         let found = self.calls.iter().position(by_index).or_else(|| {
             let same = self.calls.iter().position(by_id).filter(|_| part.index.is_none());
             same.or_else(|| self.calls.len().checked_sub(1).filter(|_| !is_new))
@@ -65,30 +66,43 @@ impl Calls {
 }
 
 impl Call {
+    /// A name comes whole, in parts, or whole with every part.
+    fn add_name(&mut self, name: &str) {
+        if self.name != name {
+            self.name.push_str(name);
+        }
+    }
+
     fn known_id(&self, at: usize) -> String {
         if self.id.is_empty() { format!("call-{at}") } else { self.id.clone() }
     }
 
+    /// The call, without its arguments if they are longer than a line: the parts of it are there before it.
     fn event(&self, at: usize) -> Option<Event> {
+        self.event_with(at, &self.arguments).or_else(|| self.event_with(at, ""))
+    }
+
+    fn event_with(&self, at: usize, arguments: &str) -> Option<Event> {
         const PREVIEW_CHARS_MAX: usize = 120;
-        let is_object = serde_json::from_str::<Value>(&self.arguments).is_ok_and(|value| value.is_object());
+        let is_object = Object::parse(arguments).is_some();
         let mut payload = Object::default();
         payload.set_text("tool_call_id", &self.known_id(at));
         payload.set_text("name", if self.name.is_empty() { "tool" } else { &self.name });
         payload.set_text("preview", &self.arguments.chars().take(PREVIEW_CHARS_MAX).collect::<String>());
-        payload.set("args", if is_object { self.arguments.as_str() } else { "{}" });
-        if !is_object && !self.arguments.is_empty() {
-            payload.set_text("arguments", &self.arguments);
+        payload.set("args", if is_object { arguments } else { "{}" });
+        if !is_object && !arguments.is_empty() {
+            payload.set_text("arguments", arguments);
         }
         Event::new("tool", &payload.to_json()).ok()
     }
 }
 
-fn text(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Null => String::new(),
-        other => other.to_string(),
+/// Arguments come as a text that holds JSON, or as JSON.
+fn argument(json: &str) -> String {
+    match text_of(json) {
+        Some(text) => text.into_owned(),
+        None if json == "null" => String::new(),
+        None => json.to_owned(),
     }
 }
 
@@ -127,6 +141,21 @@ mod tests {
         ]);
         assert_eq!(found.len(), 2);
         assert!(found[0].contains(r#""args":{}"#) && found[1].contains(r#""args":{"z":1}"#), "{found:?}");
+    }
+
+    #[test]
+    fn a_name_that_comes_with_every_part_is_one_name() {
+        let part = r#"{"index":0,"id":"a","function":{"name":"search","arguments":""}}"#;
+        assert!(calls_of(&[part, part])[0].contains(r#""name":"search""#));
+        let parts = [r#"{"index":0,"function":{"name":"sea"}}"#, r#"{"index":0,"function":{"name":"rch"}}"#];
+        assert!(calls_of(&parts)[0].contains(r#""name":"search""#));
+    }
+
+    #[test]
+    fn a_call_that_is_too_long_to_tell_is_told_without_its_arguments() {
+        let long = "x".repeat(crate::limits::LINE_BYTES_MAX);
+        let found = calls_of(&[&format!(r#"{{"index":0,"function":{{"name":"f","arguments":"{long}"}}}}"#)]);
+        assert!(found.len() == 1 && found[0].contains(r#""name":"f""#) && found[0].len() < 1_000);
     }
 
     #[test]

@@ -1,100 +1,142 @@
 //! What one chunk of a streamed chat completion says. Lenient: what servers add or leave out is no reason to fail.
+//!
+//! Words stay JSON text on their way to the journal, so that half a character that was cut between two chunks finds its
+//! other half there.
 
 use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
-use super::key::Secret;
+use super::key::Secrets;
+use crate::model::{Object, text_of};
+
+/// A value of any kind.
+pub(super) type Any = Option<Box<RawValue>>;
 
 /// A chunk, or the error that stands in its place.
 #[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 pub(super) struct Chunk {
-    #[serde(default)]
     pub(super) choices: Option<Vec<Choice>>,
-    #[serde(default)]
-    pub(super) usage: Option<Value>,
-    #[serde(default)]
-    pub(super) error: Option<Value>,
-    #[serde(default)]
-    pub(super) model: Option<Value>,
+    pub(super) usage: Any,
+    pub(super) error: Any,
+    pub(super) model: Any,
+    /// In an error that stands for itself.
+    message: Any,
+    detail: Any,
+    code: Any,
+    #[serde(rename = "type")]
+    kind: Any,
 }
 
 /// One choice. Only the first is asked for.
 #[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 pub(super) struct Choice {
     /// In a stream.
-    #[serde(default)]
     pub(super) delta: Option<Delta>,
     /// In an answer as a whole.
-    #[serde(default)]
     pub(super) message: Option<Delta>,
-    #[serde(default)]
-    pub(super) finish_reason: Option<Value>,
+    pub(super) finish_reason: Any,
 }
 
 /// What is added to an answer.
 #[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 pub(super) struct Delta {
-    #[serde(default)]
-    role: Option<Value>,
-    #[serde(default)]
-    content: Option<Value>,
-    #[serde(default)]
-    refusal: Option<Value>,
-    #[serde(default)]
-    reasoning_content: Option<Value>,
-    #[serde(default)]
-    reasoning: Option<Value>,
-    #[serde(default)]
+    content: Any,
+    refusal: Any,
+    reasoning_content: Any,
+    reasoning: Any,
+    reasoning_details: Any,
     pub(super) tool_calls: Option<Vec<CallPart>>,
 }
 
 /// A part of a tool call.
 #[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 pub(super) struct CallPart {
-    #[serde(default)]
     pub(super) index: Option<usize>,
-    #[serde(default)]
-    pub(super) id: Option<String>,
-    #[serde(default)]
+    pub(super) id: Any,
     pub(super) function: Option<FunctionPart>,
 }
 
 /// What is called, and with what.
 #[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 pub(super) struct FunctionPart {
-    #[serde(default)]
-    pub(super) name: Option<String>,
-    #[serde(default)]
-    pub(super) arguments: Option<Value>,
+    pub(super) name: Any,
+    pub(super) arguments: Any,
+}
+
+impl Chunk {
+    /// The error that it is, or carries.
+    pub(super) fn failure(&self, whole: &str) -> Option<ErrorWords> {
+        let is_there = |value: &Any| value.as_ref().is_some_and(|value| value.get() != "null");
+        if is_there(&self.error) {
+            return Some(ErrorWords::of_body(whole));
+        }
+        let is_chunk = self.choices.is_some() || is_there(&self.usage);
+        let has_words = is_there(&self.message) || is_there(&self.detail);
+        let has_name = is_there(&self.code) || is_there(&self.kind);
+        (!is_chunk && has_words && has_name).then(|| ErrorWords::of_body(whole))
+    }
+}
+
+/// The text of a value; empty if it is none.
+pub(super) fn text(value: &Any) -> String {
+    value.as_ref().and_then(|value| text_of(value.get())).unwrap_or_default().into_owned()
 }
 
 impl Delta {
-    /// The words that it adds to the answer.
-    pub(super) fn text(&self) -> String {
-        let content = self.content.as_ref().map(words).unwrap_or_default();
-        let refusal = self.refusal.as_ref().map(words).unwrap_or_default();
-        content + &refusal
+    /// The words that it adds to the answer, as JSON texts.
+    pub(super) fn words(&self) -> Vec<String> {
+        [&self.content, &self.refusal].into_iter().flat_map(|value| pieces(value, Kind::Words)).collect()
     }
 
-    /// The words that it adds to the reasoning.
-    pub(super) fn reasoning(&self) -> String {
-        let named = [&self.reasoning_content, &self.reasoning];
-        named.into_iter().flatten().map(words).find(|words| !words.is_empty()).unwrap_or_default()
-    }
-
-    /// Whether it says who speaks.
-    pub(super) fn has_role(&self) -> bool {
-        self.role.as_ref().is_some_and(|role| !role.is_null())
+    /// The words that it adds to the reasoning, as JSON texts. Servers that name them twice mean the same ones.
+    pub(super) fn thoughts(&self) -> Vec<String> {
+        let named = [&self.reasoning_content, &self.reasoning, &self.reasoning_details];
+        let named = named.into_iter().map(|value| pieces(value, Kind::Words)).find(|pieces| !pieces.is_empty());
+        let among_words = pieces(&self.content, Kind::Thoughts);
+        named.unwrap_or_default().into_iter().chain(among_words).collect()
     }
 }
 
-/// A text, or the texts of a list of parts.
-fn words(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Array(parts) => parts.iter().map(words).collect(),
-        Value::Object(part) => part.get("text").map(words).unwrap_or_default(),
-        _ => String::new(),
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Words,
+    Thoughts,
+}
+
+fn pieces(value: &Any, kind: Kind) -> Vec<String> {
+    let mut found = Vec::new();
+    if let Some(value) = value {
+        gather(value.get(), kind, &mut found);
+    }
+    found
+}
+
+/// A text, or the texts of a list of parts. A part that is a thought is none of the words.
+fn gather(json: &str, kind: Kind, found: &mut Vec<String>) {
+    match json.as_bytes().first() {
+        Some(b'"') if kind == Kind::Words && json != "\"\"" => found.push(json.to_owned()),
+        Some(b'[') => {
+            let parts: Vec<&RawValue> = serde_json::from_str(json).unwrap_or_default();
+            parts.iter().for_each(|part| gather(part.get(), kind, found));
+        }
+        Some(b'{') => {
+            let part = Object::parse(json).unwrap_or_default();
+            match (part.get("thinking"), kind) {
+                (Some(thought), Kind::Thoughts) => gather(thought, Kind::Words, found),
+                (None, Kind::Words) => {
+                    let words = part.get("text").or(part.get("summary"));
+                    words.into_iter().for_each(|words| gather(words, kind, found));
+                }
+                _ => {}
+            }
+        }
+        _ => {}
     }
 }
 
@@ -123,8 +165,8 @@ impl ErrorWords {
     }
 
     /// The same, with nothing in it that must not be shown.
-    pub(super) fn without(self, secret: &Secret) -> Self {
-        ErrorWords { message: secret.hide(self.message), ..self }
+    pub(super) fn without(self, secrets: &Secrets) -> Self {
+        ErrorWords { message: secrets.hide(self.message), ..self }
     }
 
     /// From the body of an answer, whatever it is.
@@ -142,17 +184,49 @@ impl ErrorWords {
 mod tests {
     use super::*;
 
-    fn delta(json: &str) -> Delta {
-        serde_json::from_str(json).unwrap()
+    #[track_caller]
+    fn check(delta: &str, words: &[&str], thoughts: &[&str]) {
+        let delta: Delta = serde_json::from_str(delta).unwrap();
+        assert_eq!((delta.words(), delta.thoughts()), (words.map_quoted(), thoughts.map_quoted()));
+    }
+
+    trait Quoted {
+        fn map_quoted(&self) -> Vec<String>;
+    }
+
+    impl Quoted for &[&str] {
+        fn map_quoted(&self) -> Vec<String> {
+            self.iter().map(|text| format!("\"{text}\"")).collect()
+        }
     }
 
     #[test]
     fn words_come_in_many_shapes() {
-        assert_eq!(delta(r#"{"content":"a"}"#).text(), "a");
-        assert_eq!(delta(r#"{"content":[{"type":"text","text":"a"},"b"],"refusal":null}"#).text(), "ab");
-        assert_eq!(delta(r#"{"content":null,"refusal":"no"}"#).text(), "no");
-        assert_eq!(delta(r#"{"reasoning_content":"","reasoning":"hm"}"#).reasoning(), "hm");
-        assert!(delta(r#"{"role":"assistant"}"#).has_role() && !delta(r#"{"role":null}"#).has_role());
+        check(r#"{"content":"a"}"#, &["a"], &[]);
+        check(r#"{"content":[{"type":"text","text":"a"},"b"],"refusal":null}"#, &["a", "b"], &[]);
+        check(r#"{"content":null,"refusal":"no"}"#, &["no"], &[]);
+        check(r#"{"content":"","role":7,"tool_calls":null}"#, &[], &[]);
+        check(r#"{"content":"\ud83d"}"#, &["\\ud83d"], &[]);
+    }
+
+    #[test]
+    fn thoughts_come_in_many_shapes_and_never_as_words() {
+        check(r#"{"reasoning_content":"","reasoning":"hm"}"#, &[], &["hm"]);
+        check(r#"{"reasoning":"hm","reasoning_details":[{"type":"reasoning.text","text":"hm"}]}"#, &[], &["hm"]);
+        check(r#"{"reasoning_details":[{"type":"reasoning.summary","summary":"hm"}]}"#, &[], &["hm"]);
+        let parts =
+            r#"{"content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]},{"type":"text","text":"a"}]}"#;
+        check(parts, &["a"], &["hm"]);
+    }
+
+    #[test]
+    fn an_error_may_stand_in_the_place_of_a_chunk() {
+        let failure =
+            |json: &str| serde_json::from_str::<Chunk>(json).unwrap().failure(json).map(|words| words.message);
+        assert_eq!(failure(r#"{"error":{"message":"no"}}"#).as_deref(), Some("no"));
+        assert_eq!(failure(r#"{"object":"error","message":"no","code":503}"#).as_deref(), Some("no"));
+        assert_eq!(failure(r#"{"choices":[],"error":null}"#), None);
+        assert_eq!(failure(r#"{"message":"hello"}"#), None);
     }
 
     #[test]

@@ -19,9 +19,9 @@ pub enum ApiKey {
 
 impl ApiKey {
     /// Reads it, without the white space around it.
-    pub(super) fn read(&self) -> Result<Secret, String> {
+    pub(super) fn read(&self) -> Result<Option<String>, String> {
         let key = match self {
-            ApiKey::None => return Ok(Secret::default()),
+            ApiKey::None => return Ok(None),
             ApiKey::Variable(name) => std::env::var(name)
                 .map_err(|_| format!("The variable {name}, which should hold the key, is not set"))?,
             ApiKey::File(path) => read_secret(path).map_err(|cause| {
@@ -29,31 +29,32 @@ impl ApiKey {
             })?,
         };
         let key = key.trim();
-        if key.is_empty() { Err("The key is empty".to_owned()) } else { Ok(Secret(Some(key.to_owned()))) }
+        if key.is_empty() { Err("The key is empty".to_owned()) } else { Ok(Some(key.to_owned())) }
     }
 }
 
-/// A key that was read, if one is needed. Only a request may show it.
+/// What a request carries that nothing else may show.
 #[derive(Clone, Default)]
-pub(super) struct Secret(Option<String>);
+pub(super) struct Secrets {
+    /// The key, if one is needed.
+    pub(super) key: Option<String>,
+    /// Headers, by name.
+    pub(super) headers: Vec<(String, String)>,
+}
 
-impl Secret {
-    /// The key itself.
-    pub(super) fn key(&self) -> Option<&str> {
-        self.0.as_deref()
-    }
+/// Shorter values of headers are no secrets, and may well be words of a message.
+const SECRET_CHARS_MIN: usize = 8;
 
-    /// A text without the key: there are servers that repeat the key which they refuse.
+impl Secrets {
+    /// A text without them: there are servers that repeat the key which they refuse.
     pub(super) fn hide(&self, text: String) -> String {
-        match &self.0 {
-            Some(key) => text.replace(key.as_str(), "(the key)"),
-            None => text,
-        }
+        let headers = self.headers.iter().map(|(_, value)| value).filter(|value| value.len() >= SECRET_CHARS_MIN);
+        self.key.iter().chain(headers).fold(text, |text, secret| text.replace(secret.as_str(), "(hidden)"))
     }
 }
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for Secrets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a secret")
+        f.write_str("secrets")
     }
 }

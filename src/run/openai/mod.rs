@@ -1,36 +1,36 @@
 //! Any endpoint that speaks OpenAI's chat completions, streamed: text, reasoning, tool calls, usage; and everything that
-//! can go wrong on the way. The key is read when it is needed and shown nowhere.
+//! can go wrong on the way. Secrets are read when they are needed and shown nowhere.
 
 mod answer;
 mod calls;
 mod chunk;
 mod key;
 mod refusal;
+mod request;
 mod sse;
 
-use std::time::Duration;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
 
-use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::CONTENT_TYPE;
 use reqwest::{Client, Response, Url};
 
 use self::answer::Answer;
 pub use self::key::ApiKey;
-use self::key::Secret;
 use self::refusal::refusal;
 use super::runner::{Failure, Finish, Outlet, Producing, Prompt, Runner};
-use crate::model::{ContextMessage, Object};
-
-/// How long a connection may take to be made.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+use super::sleep::joined;
+use crate::model::Object;
 
 /// Asks an endpoint for every answer.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct OpenAiRunner {
-    /// Where `/chat/completions` is found.
-    base_url: Url,
+    /// Where completions are asked for.
+    address: Url,
     /// The model that is asked for.
     model: String,
-    client: Client,
+    /// Made when it is first needed, because it reads the system's certificates.
+    client: Arc<OnceLock<Client>>,
     /// Where the key is found.
     pub key: ApiKey,
     /// Instructions for conversations that have none.
@@ -39,91 +39,56 @@ pub struct OpenAiRunner {
     pub body: String,
     /// Headers that are added to the request.
     pub headers: Vec<(String, String)>,
+    /// Headers that are added to the request, and the variables of the environment that hold their values.
+    pub headers_env: Vec<(String, String)>,
 }
 
 impl OpenAiRunner {
     /// A runner for an endpoint whose address ends before `/chat/completions`.
     pub fn new(base_url: &str, model: &str) -> Result<Self, String> {
-        let url = Url::parse(&format!("{}/chat/completions", base_url.trim_end_matches('/')))
-            .map_err(|cause| format!("`base_url` {base_url:?} is no address: {cause}"))?;
-        if !matches!(url.scheme(), "http" | "https") {
-            return Err(format!("`base_url` {base_url:?} begins with neither http nor https"));
-        }
         Ok(OpenAiRunner {
-            base_url: url,
+            address: request::address(base_url)?,
             model: model.to_owned(),
-            client: client()?,
+            client: Arc::default(),
             key: ApiKey::None,
             system: None,
             body: "{}".to_owned(),
             headers: Vec::new(),
+            headers_env: Vec::new(),
         })
     }
 
     /// Whether a request can be made of it.
     pub fn check(&self) -> Result<(), String> {
-        self.own_headers()?;
+        self.headers.iter().try_for_each(|(name, value)| request::header(name, value).map(drop))?;
+        self.headers_env.iter().try_for_each(|(name, _)| request::header(name, "").map(drop))?;
         Object::parse(&self.body).map(drop).ok_or_else(|| "`body` is no object".to_owned())
     }
 
     async fn answer(self, prompt: Prompt, outlet: Outlet) -> Result<Finish, Failure> {
-        let secret = self.key.read().map_err(unusable)?;
-        let response = self.ask(prompt, &secret).await?;
+        let runner = self.clone();
+        // A key may lie on a slow disk, and so may the system's certificates.
+        let ready = joined(tokio::task::spawn_blocking(move || Ok((runner.client()?, runner.secrets()?)))).await;
+        let (client, secrets) = ready.map_err(unusable)?;
+        let request = client.post(self.address.clone()).headers(self.headers_of_request(&secrets).map_err(unusable)?);
+        let sent = request.body(self.request_body(prompt)).send().await;
+        let response = sent.map_err(|cause| connection_failure(&cause))?;
         if !response.status().is_success() {
-            return Err(refusal(response, &secret).await);
+            return Err(refusal(response, &secrets).await);
         }
-        let answer = Answer::asked_with(secret);
+        let answer = Answer::asked_with(secrets);
         match is_whole(&response) {
             true => answer.take_whole(response, &outlet).await,
             false => answer.take_stream(response, &outlet).await,
         }
     }
 
-    async fn ask(&self, prompt: Prompt, secret: &Secret) -> Result<Response, Failure> {
-        let request = self.client.post(self.base_url.clone()).headers(self.headers_of_request(secret)?);
-        request.body(self.request_body(prompt)).send().await.map_err(|cause| connection_failure(&cause))
-    }
-
-    fn request_body(&self, prompt: Prompt) -> String {
-        let mut context = prompt.context;
-        let has_system = matches!(context.messages.first(), Some(ContextMessage::System { .. }));
-        if let (Some(text), false) = (&self.system, has_system) {
-            context.messages.insert(0, ContextMessage::System { text: text.clone() });
+    fn client(&self) -> Result<Client, String> {
+        if let Some(client) = self.client.get() {
+            return Ok(client.clone());
         }
-        let mut body = Object::default();
-        body.set_text("model", &self.model);
-        body.set("stream", "true");
-        body.set("stream_options", r#"{"include_usage":true}"#);
-        for (key, value) in Object::parse(&self.body).unwrap_or_default().iter() {
-            body.set(key, value);
-        }
-        body.set("messages", context.to_json());
-        body.to_json()
-    }
-
-    fn headers_of_request(&self, secret: &Secret) -> Result<HeaderMap, Failure> {
-        let mut headers = HeaderMap::new();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
-        if let Some(key) = secret.key() {
-            let mut value = HeaderValue::from_str(&format!("Bearer {key}"))
-                .map_err(|_| unusable("The key holds characters that no header may hold".to_owned()))?;
-            value.set_sensitive(true);
-            headers.insert(AUTHORIZATION, value);
-        }
-        headers.extend(self.own_headers().map_err(unusable)?);
-        Ok(headers)
-    }
-
-    fn own_headers(&self) -> Result<HeaderMap, String> {
-        let header = |(name, value): &(String, String)| {
-            let bad = || format!("the header {name:?} cannot be sent");
-            let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad())?;
-            let mut value = HeaderValue::from_str(value).map_err(|_| bad())?;
-            value.set_sensitive(true);
-            Ok((name, value))
-        };
-        self.headers.iter().map(header).collect()
+        let client = request::client(&self.address)?;
+        Ok(self.client.get_or_init(|| client).clone())
     }
 }
 
@@ -137,11 +102,12 @@ impl Runner for OpenAiRunner {
     }
 }
 
-fn client() -> Result<Client, String> {
-    // If somebody else has chosen already, theirs is used.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let client = Client::builder().connect_timeout(CONNECT_TIMEOUT).redirect(reqwest::redirect::Policy::none());
-    client.user_agent(concat!("lastword/", env!("CARGO_PKG_VERSION"))).build().map_err(|cause| cause.to_string())
+/// Addresses, bodies and headers may hold secrets.
+impl fmt::Debug for OpenAiRunner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let host = self.address.host_str().unwrap_or_default();
+        f.debug_struct("OpenAiRunner").field("host", &host).field("model", &self.model).finish_non_exhaustive()
+    }
 }
 
 /// Whether a server answers with one document, although a stream was asked for.

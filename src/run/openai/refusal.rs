@@ -6,7 +6,7 @@ use reqwest::header::{HeaderMap, RETRY_AFTER};
 use reqwest::{Response, StatusCode};
 
 use super::chunk::ErrorWords;
-use super::key::Secret;
+use super::key::Secrets;
 use crate::clock::{Clock, SystemClock};
 use crate::run::runner::{Failure, Retry};
 use crate::run::sleep::within;
@@ -24,11 +24,11 @@ const MESSAGE_CHARS_MAX: usize = 500;
 const NO_USE: [&str; 3] = ["insufficient_quota", "billing_hard_limit_reached", "invalid_api_key"];
 
 /// What a refusal says.
-pub(super) async fn refusal(mut response: Response, secret: &Secret) -> Failure {
+pub(super) async fn refusal(mut response: Response, secrets: &Secrets) -> Failure {
     let (status, asked) = (response.status(), asked_pause(response.headers(), SystemClock.now().seconds()));
     let mut body = Vec::new();
     within(BODY_PATIENCE, read_words(&mut response, &mut body)).await;
-    refused(status, asked, &ErrorWords::of_body(&String::from_utf8_lossy(&body)).without(secret))
+    refused(status, asked, &ErrorWords::of_body(&String::from_utf8_lossy(&body)).without(secrets))
 }
 
 async fn read_words(response: &mut Response, body: &mut Vec<u8>) {
@@ -51,7 +51,12 @@ fn refused(status: StatusCode, asked: Option<Duration>, words: &ErrorWords) -> F
     };
     let why: String = words.message.chars().take(MESSAGE_CHARS_MAX).collect();
     let why = if why.is_empty() { String::new() } else { format!(": {why}") };
-    let failure = Failure::new(kind, format!("The backend refused with status {}{why}. {hint}", status.as_u16()));
+    let pause = asked
+        .filter(|asked| !asked.is_zero())
+        .map(|asked| format!(" It asks for a pause of {} s.", asked.as_secs_f64()));
+    let pause = pause.unwrap_or_default();
+    let failure =
+        Failure::new(kind, format!("The backend refused with status {}{why}.{pause} {hint}", status.as_u16()));
     let retry = match is_passing(status) && !NO_USE.contains(&words.code.as_str()) {
         true => Retry::After(asked),
         false => Retry::No,

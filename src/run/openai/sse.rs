@@ -1,4 +1,4 @@
-//! Server-sent events out of bytes: the data of each event, however the bytes were cut. Bounded, pure.
+//! Server-sent events out of bytes: the name and the data of each event, however the bytes were cut. Bounded, pure.
 
 use crate::limits::LINE_BYTES_MAX;
 
@@ -6,10 +6,19 @@ use crate::limits::LINE_BYTES_MAX;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TooLong;
 
+/// One event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Sent {
+    /// Empty if it has none.
+    pub(super) name: String,
+    pub(super) data: String,
+}
+
 /// Reads a stream of events.
 #[derive(Debug, Default)]
 pub(super) struct EventStream {
     line: Vec<u8>,
+    name: Vec<u8>,
     data: Vec<u8>,
     has_data: bool,
     /// Whether the last byte was a carriage return, so that a line feed behind it ends nothing.
@@ -20,8 +29,8 @@ pub(super) struct EventStream {
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 impl EventStream {
-    /// Takes bytes and gives the data of the events that they complete.
-    pub(super) fn take(&mut self, bytes: &[u8]) -> Result<Vec<String>, TooLong> {
+    /// Takes bytes and gives the events that they complete.
+    pub(super) fn take(&mut self, bytes: &[u8]) -> Result<Vec<Sent>, TooLong> {
         let mut events = Vec::new();
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -50,13 +59,17 @@ impl EventStream {
         String::from_utf8_lossy(&self.data).into_owned()
     }
 
-    fn end_line(&mut self) -> Option<String> {
+    fn end_line(&mut self) -> Option<Sent> {
         let line = std::mem::take(&mut self.line);
         let is_first = !std::mem::replace(&mut self.has_begun, true);
         let line = if is_first { line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&line) } else { &line };
         if line.is_empty() {
-            let data = std::mem::take(&mut self.data);
-            return std::mem::take(&mut self.has_data).then(|| String::from_utf8_lossy(&data).into_owned());
+            let (name, data) = (std::mem::take(&mut self.name), std::mem::take(&mut self.data));
+            let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+            return std::mem::take(&mut self.has_data).then(|| Sent { name: text(name), data: text(data) });
+        }
+        if let Some(name) = line.strip_prefix(b"event:") {
+            self.name = name.trim_ascii().to_vec();
         }
         let data = if line == b"data" { Some(&b""[..]) } else { line.strip_prefix(b"data:") };
         if let Some(data) = data {
@@ -77,8 +90,12 @@ mod tests {
     fn check(stream: &str, expected: &[&str]) {
         for size in 1..=stream.len() {
             let mut events = EventStream::default();
-            let found: Vec<String> =
-                stream.as_bytes().chunks(size).flat_map(|piece| events.take(piece).unwrap()).collect();
+            let found: Vec<String> = stream
+                .as_bytes()
+                .chunks(size)
+                .flat_map(|piece| events.take(piece).unwrap())
+                .map(|sent| sent.data)
+                .collect();
             assert_eq!(found, expected, "in pieces of {size}");
         }
     }
@@ -92,6 +109,13 @@ mod tests {
     #[test]
     fn comments_and_other_fields_are_no_data() {
         check(": keep-alive\n\nevent: x\nid: 7\nretry: 5\n\ndata:a\ndata\ndata:  b\n\n:\n\n", &["a\n\n b"]);
+    }
+
+    #[test]
+    fn a_name_belongs_to_its_own_event_only() {
+        let found = EventStream::default().take(b"event: lost\n\nevent: error\ndata: a\n\ndata: b\n\n").unwrap();
+        let sent = |name: &str, data: &str| Sent { name: name.to_owned(), data: data.to_owned() };
+        assert_eq!(found, [sent("error", "a"), sent("", "b")]);
     }
 
     #[test]
