@@ -1,7 +1,9 @@
 //! What `lastword run` prints, and how it says no.
 
+use std::process::Command;
+
 use crate::data::{PROMPT, RUN, SESSION};
-use crate::process::Ended;
+use crate::process::{Ended, Process};
 use crate::scene::{PLAIN_ANSWER, Scene, names};
 
 const AGAIN: [&str; 4] = ["run", SESSION, "--message", "Noch einmal?"];
@@ -118,6 +120,38 @@ fn the_id_of_a_run_is_taken_once() {
     let ended = refused(&scene, &[&AGAIN[..], &["--run", RUN]].concat(), 1);
     assert!(ended.stderr.contains(RUN), "{}", ended.stderr);
     assert_eq!(scene.work(RUN).len(), 1);
+}
+
+/// A command with a variable in its environment.
+fn with(mut command: Command, name: &str, value: &str) -> Command {
+    command.env(name, value);
+    command
+}
+
+#[test]
+fn a_flag_wins_over_the_file_and_the_file_over_the_environment() {
+    let scene = Scene::with_agent("sleep 600");
+    let silent = |file: &str, flags: &[&str]| {
+        let agent = "kind = \"command\"\ncommand = [\"/bin/sleep\", \"600\"]";
+        scene.configure(&format!("[runs]\nattempts_max = 1\n[runners.silent]\n{agent}\n{file}"));
+        let command = scene.data.command(&[&AGAIN[..], &["--runner", "silent"], flags].concat());
+        let ended = Process::start(with(command, "LASTWORD_TTFB_TIMEOUT_SECONDS", "0.25")).end();
+        assert_eq!(ended.code(), Some(1));
+        ended.stderr
+    };
+    assert!(silent("", &[]).contains("within 0.25 s (TTFB"), "the environment, where nothing else is said");
+    assert!(silent("ttfb_timeout_seconds = 0.5", &[]).contains("within 0.5 s (TTFB"));
+    let flag = ["--ttfb-timeout-seconds", "0.75"];
+    assert!(silent("ttfb_timeout_seconds = 600", &flag).contains("within 0.75 s (TTFB"));
+}
+
+#[test]
+fn a_runner_that_is_configured_as_the_demo_stays_what_it_is() {
+    let scene = Scene::with_demo();
+    scene.configure("[runners.demo]\nkind = \"command\"\ncommand = [\"/bin/echo\", \"mine\"]\n");
+    let command = scene.data.command(&AGAIN);
+    let ended = Process::start(with(command, "LASTWORD_DEMO_PACE_MS", "1")).end();
+    assert_eq!(ended.lines, ["mine"], "{}", ended.stderr);
 }
 
 #[test]

@@ -72,6 +72,19 @@ fn a_group_that_a_note_means_is_ended_and_told() {
 }
 
 #[test]
+fn a_repair_ends_them_too() {
+    let scene = Scene::with_agent("token Ans; stay");
+    let mut run = scene.start();
+    scene.wait_until_reached();
+    run.kill();
+    drop(run);
+    assert!(!scene.survivors().is_empty(), "there is somebody to end");
+    scene.data.must(&["repair", "--apply"]);
+    assert!(scene.survivors().is_empty());
+    assert_eq!(scene.notes().len(), 0);
+}
+
+#[test]
 fn a_stranger_who_has_the_number_now_is_left_alone() {
     let sleeper = Sleeper::start();
     assert_eq!(reap(&note(sleeper.id(), started_ticks(sleeper.id()) - 1).to_string()), "");
