@@ -124,9 +124,11 @@ async fn a_silent_command_goes_when_its_session_is_deleted() {
     let agent = Agent::new("echo $$ > $0/pid; sleep 600");
     let mut started = agent.house.start("hi").await;
     let pid = agent.line("pid").await;
+    let begin = tokio::time::Instant::now();
     agent.house.store.delete(&agent.house.session).unwrap();
     assert!(matches!(started.ended().await, RunEnd::Unwritten(_)));
     started.gone().await;
+    assert!(seconds_since(begin) < 20.0, "its budget was not waited for: {} s", seconds_since(begin));
     assert!(!is_alive(&pid));
 }
 

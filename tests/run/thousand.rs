@@ -40,11 +40,14 @@ async fn a_thousand_demo_runs_at_once_all_finish_and_the_program_stays_responsiv
     let runners = Runners::default().with("demo", DemoRunner { pace: Duration::from_millis(20) });
     let (_dir, store, supervisor) = supervised(runners);
     let worst = tokio::spawn(worst_delay(supervisor.clone()));
+    let begin = tokio::time::Instant::now();
     for mut run in start_all(&store, &supervisor).await {
         assert!(matches!(run.ended().await, RunEnd::Completed));
         run.gone().await;
     }
     assert!(supervisor.running().is_empty());
+    // An answer takes three seconds; a thousand that stood in each other's way took minutes.
+    assert!(begin.elapsed() < Duration::from_secs(90), "all of them took {:?}", begin.elapsed());
     let worst = worst.await.unwrap();
     // Far beyond what a loaded machine takes, and far below what a blocked thread would cost.
     assert!(worst < Duration::from_secs(5), "a task waited for {worst:?}");
