@@ -6,10 +6,8 @@ use std::time::Duration;
 use lastword::run::{BudgetSettings, CommandRunner, Retries};
 use serde_json::Value;
 
-use crate::house::{House, pause};
-
-/// Far more than anything here takes; only a hang is longer.
-const PATIENCE: Duration = Duration::from_secs(30);
+use crate::house::House;
+pub(crate) use crate::house::until;
 
 /// A command that is this script. `$0` is a folder that it may write to.
 pub(crate) fn script(text: &str, folder: &str) -> CommandRunner {
@@ -75,13 +73,4 @@ impl Agent {
 pub(crate) fn is_alive(id: &str) -> bool {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with(['Z', 'X']))
-}
-
-/// Waits until something holds.
-pub(crate) async fn until(what: &str, holds: impl Fn() -> bool) {
-    let begin = tokio::time::Instant::now();
-    while !holds() {
-        assert!(begin.elapsed() < PATIENCE, "it never came to this: {what}");
-        pause(0.01).await;
-    }
 }

@@ -1,13 +1,15 @@
 //! A data directory, a supervisor whose runner asks a server on this machine, and what must hold when a run has ended.
 
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
+use lastword::RunId;
 use lastword::model::Object;
-use lastword::run::{BudgetSettings, OpenAiRunner, Retries, RunEnd, RunOptions, Runners, Started, Supervisor};
-use lastword::{JournalEvent, NewSession, Options, ReadOptions, Row, RunId, Session, SessionId, Store, UserTurn};
+use lastword::run::{BudgetSettings, OpenAiRunner, Retries, RunEnd};
 
+use crate::base;
+pub(crate) use crate::base::{pause, until};
 use crate::server::{Reply, Server};
 
 /// Budgets that no server which answers at all overdraws, however busy the machine is.
@@ -19,11 +21,17 @@ pub(crate) const fn budgets(first: f64, idle: f64) -> BudgetSettings {
 
 /// A store with one session, and a supervisor that asks a server.
 pub(crate) struct House {
-    pub(crate) store: Store,
-    pub(crate) supervisor: Supervisor,
-    pub(crate) session: SessionId,
     pub(crate) server: Server,
-    dir: tempfile::TempDir,
+    base: base::House,
+    _folder: tempfile::TempDir,
+}
+
+impl Deref for House {
+    type Target = base::House;
+
+    fn deref(&self) -> &base::House {
+        &self.base
+    }
 }
 
 /// A run that has ended.
@@ -61,25 +69,11 @@ impl House {
         budgets: BudgetSettings,
         configure: impl FnOnce(&mut OpenAiRunner, &Path),
     ) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let store = Store::open(dir.path().join("data"), Options::default()).unwrap();
-        let session = store.create(NewSession::titled("t")).unwrap();
+        let folder = tempfile::tempdir().unwrap();
         let mut runner = OpenAiRunner::new(&server.base_url(), "test-model").unwrap();
-        configure(&mut runner, dir.path());
+        configure(&mut runner, folder.path());
         let retries = Retries { first_pause: Duration::from_millis(20), ..Retries::default() };
-        let options = RunOptions { budgets, retries, ..RunOptions::default() };
-        let runners = Runners::default().with("endpoint", runner).with_default("endpoint");
-        let supervisor = Supervisor::new(store.clone(), runners, options).unwrap();
-        House { store, supervisor, session, server, dir }
-    }
-
-    /// The data directory.
-    pub(crate) fn data(&self) -> PathBuf {
-        self.dir.path().join("data")
-    }
-
-    pub(crate) async fn start(&self, message: &str) -> Started {
-        self.supervisor.start(&self.session, UserTurn::text(message), None).await.unwrap()
+        House { server, base: base::House::of(budgets, retries, runner), _folder: folder }
     }
 
     /// Starts a turn and waits for its end.
@@ -92,30 +86,10 @@ impl House {
         Answered { run: started.run().clone(), end, seconds }
     }
 
-    pub(crate) fn events(&self, run: &RunId) -> Vec<JournalEvent> {
-        self.store.read_events(&self.session, run, ReadOptions::default()).unwrap().events
-    }
-
-    pub(crate) fn names(&self, run: &RunId) -> Vec<String> {
-        self.events(run).into_iter().map(|event| event.name).collect()
-    }
-
     /// The payloads of the events of one name.
     pub(crate) fn told(&self, run: &RunId, name: &str) -> Vec<Object> {
         let named = self.events(run).into_iter().filter(|event| event.name == name);
         named.map(|event| Object::parse(event.payload()).unwrap()).collect()
-    }
-
-    pub(crate) fn transcript(&self) -> Arc<Session> {
-        self.store.get_session(&self.session).unwrap()
-    }
-
-    fn rows(&self) -> Vec<(String, String)> {
-        let said = |row: Row| match row.is_error() {
-            true => ("notice".to_owned(), text(row.fields(), "type")),
-            false => (row.role().into_owned(), row.content().into_owned()),
-        };
-        self.transcript().messages().map(said).collect()
     }
 
     fn closed_by(&self, run: &RunId) -> Vec<String> {
@@ -155,24 +129,9 @@ pub(crate) fn message(answered: &Answered) -> &str {
     message
 }
 
-pub(crate) async fn pause(seconds: f64) {
-    tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
-}
-
 /// What comes of something that must come: a run that nobody ends is a test that fails, not one that hangs.
 pub(crate) async fn in_time<T>(something: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(40), something).await.expect("it never ended")
-}
-
-/// Waits until something holds, which should be soon.
-pub(crate) async fn until(what: &str, holds: impl Fn() -> bool) {
-    for _ in 0..1_000 {
-        if holds() {
-            return;
-        }
-        pause(0.01).await;
-    }
-    panic!("it never came to this: {what}");
 }
 
 /// All files under a folder.

@@ -1,6 +1,9 @@
 //! The runner for endpoints that speak OpenAI's chat completions, against a server on this machine that misbehaves as
 //! it is told. Real sockets and real time: budgets are small where somebody is silent, and generous everywhere else.
 
+#[path = "../run/house.rs"]
+#[allow(dead_code, reason = "not everything in the house is needed here")]
+mod base;
 mod broken;
 mod cut;
 mod ending;
