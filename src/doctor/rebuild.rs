@@ -175,7 +175,7 @@ impl Ward<'_> {
         };
         let mut session = source.session;
         words.extend(own.and_then(|own| add_later_rows(&mut session, &own.session)));
-        let (mut session, steps) = Transcript::new(self, session, runs).resolved();
+        let (mut session, steps) = self.resolved(session, runs);
         words.extend(steps);
         let answered = answers_of(&session);
         let is_candidate = |run: &&RunLook| match has_all {
@@ -189,6 +189,22 @@ impl Ward<'_> {
             Some(bytes) => (bytes, words),
             None => (as_bytes(session), words),
         }
+    }
+
+    /// A session with its turns and markers resolved. Where parts of two versions came together, one marker may have to be
+    /// settled before the next can be seen.
+    fn resolved(&self, mut session: Session, runs: &[RunLook]) -> (Session, Vec<String>) {
+        const ROUNDS_MAX: usize = 8;
+        let mut words = Vec::new();
+        for _ in 0..ROUNDS_MAX {
+            let (after, steps) = Transcript::new(self, session, runs).resolved();
+            session = after;
+            if steps.is_empty() {
+                break;
+            }
+            words.extend(steps);
+        }
+        (session, words)
     }
 
     /// The answers in the journals, with those keys of the file that can still be read.
