@@ -18,6 +18,8 @@ use super::{Context, config, output, session_to_find};
 /// printing to somebody who does not read takes as long.
 const PARTING: Duration = Duration::from_secs(1);
 
+const LEFT: &str = "left before the end could be written; what had arrived is kept, and `show` resolves the rest";
+
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The session.
@@ -89,6 +91,7 @@ async fn answer(
     let (run, json) = (started.run().clone(), context.json);
     let printing = tokio::task::spawn_blocking(move || print(&store, &session, &run, json));
     let Seen { end, is_hurried } = see_to_the_end(&supervisor, started.clone(), &mut signals).await;
+    let Some(end) = end else { return Err(Failure::No(LEFT.to_owned())) };
     let producer = Some(started).filter(|_| !is_hurried);
     see_off(producer, printing, &mut signals).await?;
     tell(end)
@@ -96,20 +99,28 @@ async fn answer(
 
 /// A run that was seen to its end.
 struct Seen {
-    end: RunEnd,
+    /// Nothing if somebody did not want to wait for it.
+    end: Option<RunEnd>,
     /// Whether it was asked for more than once.
     is_hurried: bool,
 }
 
-/// Waits for the end. The first Ctrl-C stops the run.
+/// How often somebody asks before it is left as it is.
+const WISHES_MAX: u32 = 3;
+
+/// Waits for the end. The first Ctrl-C stops the run; a disk that is full may keep that from being written, and a third
+/// one does not wait for it.
 async fn see_to_the_end(supervisor: &Supervisor, mut started: Started, signals: &mut Signals) -> Seen {
     let run = started.run().clone();
     let mut wishes = 0_u32;
     loop {
         tokio::select! {
-            end = started.ended() => return Seen { end, is_hurried: wishes > 1 },
+            end = started.ended() => return Seen { end: Some(end), is_hurried: wishes > 1 },
             wish = signals.next() => {
                 wishes += 1;
+                if wishes == WISHES_MAX {
+                    return Seen { end: None, is_hurried: true };
+                }
                 let (supervisor, run) = (supervisor.clone(), run.clone());
                 tokio::spawn(async move { obey(&supervisor, &run, wish).await });
             }

@@ -133,6 +133,8 @@ impl<'a> Attempt<'a> {
             match one {
                 _ if self.last_words.is_some() => break,
                 Said::Stirred => self.pulse.stir(),
+                Said::Queued => self.pulse.wait_for_turn(true),
+                Said::Going => self.pulse.wait_for_turn(false),
                 Said::Event(event) if event.terminal_state().is_some() => self.last_words = Some(event),
                 Said::Event(event) => {
                     self.pulse.note(&event);

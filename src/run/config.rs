@@ -121,6 +121,12 @@ impl Config {
     }
 }
 
+/// Whether a name is one that every shell takes for a variable's.
+fn is_variable(name: &str) -> bool {
+    let is_fine = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    !name.is_empty() && !name.starts_with(|c: char| c.is_ascii_digit()) && name.chars().all(is_fine)
+}
+
 /// What is wrong, and in which line. The line itself may hold a secret.
 fn unreadable(text: &str, cause: &toml::de::Error) -> BadConfig {
     let line = cause.span().map(|span| text[..span.start.min(text.len())].lines().count().max(1));
@@ -215,6 +221,11 @@ impl RunnerEntry {
             Some("text") => OutputForm::Text,
             Some(other) => return Err(format!("`output` is {other:?}: choose \"auto\" or \"text\"")),
         };
+        if let Some(name) = self.env.iter().flatten().map(|(name, _)| name).find(|name| !is_variable(name)) {
+            return Err(format!(
+                "`env` has {name:?}, which is no name that a shell hands on: use letters, digits and _"
+            ));
+        }
         Ok(CommandRunner {
             command,
             folder: self.cwd.clone(),
@@ -302,6 +313,7 @@ mod tests {
         refused("[runners.a]\nkind = \"magic\"", "demo, command, openai");
         refused("[runners.a]\nkind = \"command\"", "`command` is missing");
         refused("[runners.a]\nkind = \"command\"\ncommand = [\"x\"]\noutput = \"json\"", "`output` is \"json\"");
+        refused("[runners.a]\nkind = \"command\"\ncommand = [\"x\"]\nenv = { \"a.b\" = \"1\" }", "`env` has \"a.b\"");
         refused("[runners.a]\nkind = \"demo\"\nmodel = \"m\"", "`model` is not for the kind \"demo\"");
     }
 

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 
 use super::process::{self, Left, Signal};
@@ -14,7 +15,7 @@ use super::sleep::{Deadline, block, joined, sleep};
 use crate::clock::Stopwatch;
 use crate::entropy::{SystemEntropy, uuid4};
 use crate::model::{RunId, SessionId};
-use crate::storage::ProcessGroup;
+use crate::storage::{ProcessGroup, open_files_max};
 use crate::store::{Store, StoreError};
 
 /// How long processes may take to end when they are asked to.
@@ -27,15 +28,31 @@ const KILL_GRACE: Duration = Duration::from_secs(2);
 const LOOK_FIRST: Duration = Duration::from_millis(10);
 const LOOK_AT_LEAST: Duration = Duration::from_millis(200);
 
-/// Where groups are noted.
+/// Where groups are noted, and how many may be at work at once.
 #[derive(Debug, Clone)]
 pub(super) struct Groups {
     store: Store,
+    places: Arc<Semaphore>,
 }
 
+/// Files that a command holds open here: its pipes, and what tells of its end.
+const FILES_EACH: usize = 5;
+
 impl Groups {
+    /// The groups of a store's runs. They leave three quarters of the files that may be open to others.
     pub(super) fn of(store: &Store) -> Self {
-        Groups { store: store.clone() }
+        let places = (open_files_max() / 4 / FILES_EACH).clamp(1, Semaphore::MAX_PERMITS);
+        Groups { store: store.clone(), places: Arc::new(Semaphore::new(places)) }
+    }
+
+    /// A place, if there is one now.
+    pub(super) fn try_place(&self) -> Option<OwnedSemaphorePermit> {
+        self.places.clone().try_acquire_owned().ok()
+    }
+
+    /// Waits for a place.
+    pub(super) async fn place(&self) -> OwnedSemaphorePermit {
+        self.places.clone().acquire_owned().await.expect("nobody closes it")
     }
 
     /// Something that marks the processes of a group and nobody else.
@@ -118,8 +135,8 @@ impl GroupHold {
 
 impl Drop for GroupHold {
     fn drop(&mut self) {
-        if !self.is_over {
-            process::signal(&self.group, &self.group.boot_id, Signal::Kill);
+        if !self.is_over && !process::signal(&self.group, &self.group.boot_id, Signal::Kill) {
+            let _ = self.groups.store.forget_group(&self.group.token);
         }
     }
 }

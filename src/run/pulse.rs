@@ -22,6 +22,8 @@ pub(super) struct Pulse {
     events_seen: u64,
     tools: Vec<Tool>,
     has_shown: bool,
+    /// Whether the producer waits for its turn: then nobody calls it silent.
+    is_queued: bool,
 }
 
 /// A tool that was called and has not answered.
@@ -48,7 +50,7 @@ impl Tool {
 impl Pulse {
     /// An attempt that begins at this moment.
     pub(super) fn begin(now: Duration) -> Self {
-        Pulse { silent_since: now, events_seen: 0, tools: Vec::new(), has_shown: false }
+        Pulse { silent_since: now, events_seen: 0, tools: Vec::new(), has_shown: false, is_queued: false }
     }
 
     /// The producer said something. What it said may have taken its time to be written, which is not its fault: the
@@ -68,6 +70,11 @@ impl Pulse {
         self.events_seen += 1;
     }
 
+    /// The producer waits for its turn, or does so no longer.
+    pub(super) fn wait_for_turn(&mut self, is_queued: bool) {
+        self.is_queued = is_queued;
+    }
+
     /// Silence begins at this moment.
     pub(super) fn rest(&mut self, now: Duration) {
         self.silent_since = now;
@@ -75,7 +82,7 @@ impl Pulse {
 
     /// How long the producer has been silent at this moment.
     pub(super) fn silence(&self, now: Duration) -> Silence {
-        let lasted = now.saturating_sub(self.silent_since);
+        let lasted = if self.is_queued { Duration::ZERO } else { now.saturating_sub(self.silent_since) };
         Silence { lasted, events_seen: self.events_seen, tools_pending: self.tools.len() }
     }
 

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 
 use super::group::Groups;
 use crate::model::{Context, Event, Object, RunId, SessionId};
@@ -52,6 +52,10 @@ pub(super) enum Said {
     Event(Event),
     /// That it is there, in a way that is no event of the answer.
     Stirred,
+    /// That it waits for its turn to be started: what comes until then is not its silence.
+    Queued,
+    /// That it is its turn.
+    Going,
 }
 
 /// Nobody listens to the producer any more.
@@ -98,6 +102,18 @@ impl Outlet {
     /// Where process groups are noted before they go to work.
     pub(super) fn groups(&self) -> &Groups {
         &self.groups
+    }
+
+    /// Waits until another process may be started. It may as long as the place is held.
+    pub(super) async fn turn(&self) -> Result<OwnedSemaphorePermit, Refused> {
+        let said = |said| async { self.said.send(said).await.map_err(|_| Refused) };
+        if let Some(place) = self.groups.try_place() {
+            return Ok(place);
+        }
+        said(Said::Queued).await?;
+        let place = self.groups.place().await;
+        said(Said::Going).await?;
+        Ok(place)
     }
 }
 

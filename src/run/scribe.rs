@@ -1,7 +1,8 @@
 //! Writes a run's events, off the threads that must not wait: a write takes its time on another one, and what should be
 //! durable is waited for on none.
 //!
-//! A full disk is waited for with patience, the events held in memory meanwhile. Every other failure is final.
+//! A full disk, or a system that lets no more files be opened, is waited for with patience, the events held in memory
+//! meanwhile. Every other failure is final.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use super::ending::Why;
 use super::sleep::{Deadline, joined, sleep};
 use crate::journal::{AppendError, Appended};
 use crate::model::Event;
-use crate::storage::Durability;
+use crate::storage::{Durability, StorageError};
 use crate::store::{Outcome, Run, StoreError};
 
 /// How many documents are read or saved at the same time. More would only wait for each other, a thread each.
@@ -24,7 +25,7 @@ const LINES_AT_ONCE: usize = 32;
 
 const LOOK_FOR_ROOM_EVERY: Duration = Duration::from_millis(250);
 
-/// How long a full disk is waited for when the program ends.
+/// How long a full disk is waited for when somebody waits for the end.
 const LAST_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Where blocking work is done: by so many threads, however many runs there are.
@@ -92,7 +93,7 @@ impl Scribe {
                 events.drain(..takeable);
                 continue;
             };
-            if !is_full(&error) || deadline.is_over() || self.asked.borrow().is_some() {
+            if !is_passing(&error) || deadline.is_over() || self.asked.borrow().is_some() {
                 return Err(error);
             }
             if let StoreError::Append(AppendError::Failed { appended_to: Some(last), .. }) = error {
@@ -111,10 +112,14 @@ impl Scribe {
 
     /// Ends the run with these events, the last ones of its journal: durable, folded and saved when this returns.
     pub(super) async fn end(&self, events: Vec<Event>) -> Result<Sealed, StoreError> {
-        let deadline = Deadline::after(self.patience());
+        let (patience, mut last_patience) = (Deadline::after(self.disk_patience), None);
         loop {
+            if self.is_in_a_hurry() {
+                last_patience.get_or_insert_with(|| Deadline::after(LAST_PATIENCE));
+            }
+            let is_over = patience.is_over() || last_patience.is_some_and(Deadline::is_over);
             match self.try_end(events.clone()).await {
-                Err(error) if is_full(&error) && !deadline.is_over() => sleep(LOOK_FOR_ROOM_EVERY).await,
+                Err(error) if is_passing(&error) && !is_over => sleep(LOOK_FOR_ROOM_EVERY).await,
                 ended => return ended,
             }
         }
@@ -126,12 +131,9 @@ impl Scribe {
         self.desk.document(move || seal(&run, &events)).await
     }
 
-    /// How long a full disk is waited for. A program that is about to end has no time.
-    fn patience(&self) -> Duration {
-        match *self.asked.borrow() {
-            Some(Why::Shutdown) => self.disk_patience.min(LAST_PATIENCE),
-            _ => self.disk_patience,
-        }
+    /// Whoever stops a run, or ends the program, does not wait for a full disk for long.
+    fn is_in_a_hurry(&self) -> bool {
+        matches!(*self.asked.borrow(), Some(Why::Stop | Why::Shutdown))
     }
 }
 
@@ -160,6 +162,7 @@ async fn durable(appended: Appended) -> Result<(), StoreError> {
     }
 }
 
-fn is_full(error: &StoreError) -> bool {
-    error.code() == "no_space"
+/// Whether the same may work in a while: the disk is full, or too many files are open.
+fn is_passing(error: &StoreError) -> bool {
+    error.code() == "no_space" || error.storage().is_some_and(StorageError::is_no_descriptor)
 }

@@ -73,6 +73,7 @@ pub(super) struct Supervision {
     pub(super) options: RunOptions,
     pub(super) clock: Arc<AwakeClock>,
     pub(super) scribe: Scribe,
+    pub(super) groups: Groups,
     pub(super) asked: Asked,
     pub(super) stage: watch::Sender<Stage>,
 }
@@ -115,11 +116,15 @@ impl Supervision {
         story.has_shown |= attempt.has_shown();
         match watched.map(|end| decide(end, story, SystemEntropy.next(), &self.options.retries)) {
             Ok(Next::End(events)) => {
-                let ended = match attempt.write_rest().await {
-                    Ok(()) => self.end(events).await,
-                    Err(error) => Err(error),
+                let written = attempt.write_rest().await;
+                let end = async {
+                    match written {
+                        Ok(()) => self.end(events).await,
+                        Err(error) => Err(error),
+                    }
                 };
-                attempt.halt(self.options.stop_grace).await;
+                // Neither waits for the other: the end is told when it is saved, and the producer need not wait for that.
+                let (ended, ()) = tokio::join!(end, attempt.halt(self.options.stop_grace));
                 ended.map(|()| Chapter::Last)
             }
             Ok(Next::Again { failure, pause, is_afresh }) => {
@@ -165,7 +170,7 @@ impl Supervision {
     }
 
     fn around(&self) -> Around<'_> {
-        let groups = Groups::of(&self.store);
+        let groups = self.groups.clone();
         Around { runner: &self.named.name, budgets: self.budgets, clock: &self.clock, scribe: &self.scribe, groups }
     }
 
@@ -238,10 +243,10 @@ fn end_in_journal(store: &Store, run: &Run) -> Result<Option<RunEnd>, StoreError
     Ok(end)
 }
 
-/// Notes a wish that a run should end. The first one counts.
+/// Notes a wish that a run should end. The first one counts, unless it was no wish but news.
 pub(super) fn ask(asked: &watch::Sender<Option<Why>>, why: Why) {
     asked.send_if_modified(|wish| {
-        let is_new = wish.is_none();
+        let is_new = wish.is_none() || (*wish == Some(Why::Elsewhere) && why != Why::Elsewhere);
         if is_new {
             *wish = Some(why);
         }

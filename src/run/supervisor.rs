@@ -1,7 +1,7 @@
 //! All runs of a store that are answered by runners: started, stopped, and drained when the program ends.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -9,7 +9,7 @@ use tokio::sync::watch;
 
 use super::awake::AwakeClock;
 use super::ending::Why;
-use super::group::{Reaped, reap};
+use super::group::{Groups, Reaped, reap};
 use super::options::{BadBudget, BudgetSettings, RunOptions};
 use super::runners::{Named, Runners};
 use super::scribe::{Desk, Scribe};
@@ -80,6 +80,7 @@ struct Shared {
     options: RunOptions,
     clock: Arc<AwakeClock>,
     desk: Desk,
+    groups: Groups,
     floor: Mutex<Floor>,
     /// How many runs are at work.
     count: watch::Sender<usize>,
@@ -97,8 +98,17 @@ struct Floor {
 #[derive(Debug, Clone)]
 struct AtWork {
     run: RunId,
+    /// The run itself, once its turn has begun.
+    begun: Arc<OnceLock<Run>>,
     asked: Arc<watch::Sender<Option<Why>>>,
     stage: watch::Receiver<Stage>,
+}
+
+impl AtWork {
+    /// Whether the run has ended, as whoever follows it may have seen already.
+    fn has_ended(&self) -> bool {
+        self.stage.borrow().end.is_some() || self.begun.get().is_some_and(Run::is_sealed)
+    }
 }
 
 /// A run that was started. Dropping this changes nothing.
@@ -150,7 +160,8 @@ impl Supervisor {
         let clock = AwakeClock::new(options.steady.clone());
         tokio::spawn(AwakeClock::keep(Arc::downgrade(&clock)));
         let (desk, floor, count) = (Desk::default(), Mutex::default(), watch::Sender::new(0));
-        let shared = Shared { store, runners, budgets, options, clock, desk, floor, count, reaped };
+        let groups = Groups::of(&store);
+        let shared = Shared { store, runners, budgets, options, clock, desk, groups, floor, count, reaped };
         Ok(Supervisor { shared: Arc::new(shared) })
     }
 
@@ -258,10 +269,12 @@ impl Shared {
         let (stage, stages) = watch::channel(Stage::default());
         let asked = Arc::new(asked);
         let told = Arc::downgrade(&asked);
-        let at_work = AtWork { run: run.clone(), asked, stage: stages.clone() };
+        let handle = Arc::new(OnceLock::new());
+        let at_work = AtWork { run: run.clone(), begun: handle.clone(), asked, stage: stages.clone() };
         let place = self.take_place(&session, at_work).await?;
         let store = self.store.clone();
         let begun = self.desk.document(move || store.begin_run(&session, turn)).await?;
+        let _ = handle.set(begun.clone());
         begun.on_end(move || told.upgrade().iter().for_each(|asked| ask(asked, Why::Elsewhere)));
         let supervision = self.supervision(begun, named, wishes, stage);
         tokio::spawn(async move {
@@ -279,7 +292,7 @@ impl Shared {
                 Ok(place) => return Ok(place),
                 Err(before) => before,
             };
-            if before.stage.borrow().end.is_none() {
+            if !before.has_ended() {
                 let run = before.run.to_string();
                 return Err(StoreError::RunInProgress { session: session.clone(), run }.into());
             }
@@ -328,6 +341,7 @@ impl Shared {
             disk_patience: options.disk_patience,
             asked: asked.clone(),
         };
-        Supervision { store, named, budgets, options, clock, scribe, asked, stage }
+        let groups = self.groups.clone();
+        Supervision { store, named, budgets, options, clock, scribe, groups, asked, stage }
     }
 }

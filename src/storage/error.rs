@@ -131,10 +131,23 @@ impl StorageError {
             _ => false,
         }
     }
+
+    /// Whether no more files can be opened at the moment. Nothing was touched then.
+    pub fn is_no_descriptor(&self) -> bool {
+        matches!(self, StorageError::Io { source, .. } if is_no_descriptor(source))
+    }
 }
 
 /// What operating systems call an input or output error.
 const EIO: i32 = 5;
+
+/// What they call it if the system, or a process, has too many files open.
+const TOO_MANY_OPEN: [i32; 2] = [23, 24];
+
+/// Whether no more files can be opened at the moment.
+pub(crate) fn is_no_descriptor(cause: &io::Error) -> bool {
+    cfg!(unix) && cause.raw_os_error().is_some_and(|code| TOO_MANY_OPEN.contains(&code))
+}
 
 fn is_full(cause: &io::Error) -> bool {
     matches!(cause.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)

@@ -25,6 +25,8 @@ pub use contract::{
 };
 pub use disk::{Access, DirEntry, Disk, DiskFile, DiskLock, FileKind, FileStat, SharedDisk};
 pub use error::StorageError;
+#[cfg(feature = "run")]
+pub(crate) use error::is_no_descriptor;
 pub use files::{
     FileStorage, FilesOptions, IdentityFound, Inventory, LogFound, Mode, NewJournal, Purpose, RecordFound, RunFound,
     SessionFound, Strays,

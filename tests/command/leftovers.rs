@@ -3,25 +3,38 @@
 use std::process::{Child, Command};
 use std::time::Duration;
 
-use lastword::run::{RunOptions, Runners, Supervisor, reap};
+use lastword::run::{RunEnd, RunOptions, Runners, Supervisor, reap};
 use lastword::storage::ProcessGroup;
 use lastword::{Options, Store};
 
 use crate::agent::{Agent, is_alive, until};
 
-#[test]
-fn a_runtime_that_goes_away_takes_its_commands_with_it() {
+/// Starts an agent that says its own number and a child's, lets the runtime go, and waits until both are gone.
+fn check_runtime_that_goes(deed: &str, is_ready: impl Fn(&str) -> bool) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let (agent, pid, child) = runtime.block_on(async {
-        let agent = Agent::new("trap '' TERM; sleep 600 & echo $! > $0/child; echo $$ > $0/pid; wait; wait");
+        let agent = Agent::new(deed);
         agent.house.start("hi").await;
         let (pid, child) = (agent.line("pid").await, agent.line("child").await);
+        until("the moment has come", || is_ready(&pid)).await;
         (agent, pid, child)
     });
     runtime.shutdown_timeout(Duration::from_secs(5));
     let other = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     other.block_on(until("both are gone", || !is_alive(&pid) && !is_alive(&child)));
     drop(agent);
+}
+
+#[test]
+fn a_runtime_that_goes_away_takes_its_commands_with_it() {
+    let deed = "trap '' TERM; sleep 600 & echo $! > $0/child; echo $$ > $0/pid; wait; wait";
+    check_runtime_that_goes(deed, |_| true);
+}
+
+#[test]
+fn a_runtime_that_goes_away_takes_those_with_it_whose_first_process_has_just_ended() {
+    let deed = "env -i sleep 600 & echo $! > $0/child; echo $$ > $0/pid; echo hi";
+    check_runtime_that_goes(deed, |pid| !is_alive(pid));
 }
 
 /// A process in a group of its own, as an earlier writer might have left it behind.
@@ -39,7 +52,7 @@ fn started_ticks(id: u32) -> u64 {
 /// A note of a process by a writer that is gone.
 fn note(process: &Child, boot_id: String) -> ProcessGroup {
     ProcessGroup {
-        token: format!("t{}", process.id()),
+        token: format!("{:032x}", process.id()),
         id: process.id(),
         started_ticks: Some(started_ticks(process.id())),
         boot_id,
@@ -96,6 +109,19 @@ async fn a_reader_ends_nobody_and_removes_no_note() {
     assert!(is_alive(&pid));
     assert_eq!(agent.noted(), 1);
     agent.house.supervisor.stop(&agent.house.session, started.run()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_note_that_cannot_be_read_keeps_nobody_from_starting() {
+    let agent = Agent::new("echo fine");
+    let folder = agent.house.data().join("_groups");
+    std::fs::create_dir(&folder).unwrap();
+    let unreadable = folder.join(format!("{:032x}", 7));
+    std::os::unix::fs::symlink(&unreadable, &unreadable).unwrap();
+    std::fs::write(folder.join("README"), "not ours").unwrap();
+    assert_eq!(reap(&agent.house.store).unwrap(), []);
+    assert!(folder.join("README").exists());
+    assert!(matches!(agent.house.answer("hi").await.1, RunEnd::Completed));
 }
 
 #[tokio::test]

@@ -11,4 +11,5 @@ mod gate;
 #[allow(dead_code, reason = "not everything in the house is needed here")]
 mod house;
 mod leftovers;
+mod many;
 mod stops;

@@ -65,6 +65,23 @@ async fn an_error_is_one_by_its_name_or_its_shape_alone() {
 }
 
 #[tokio::test]
+async fn words_that_are_nested_without_end_harm_nobody() {
+    let deep = format!("{}\"x\"{}", "[".repeat(500_000), "]".repeat(500_000));
+    let nested = format!("data: {{\"choices\":[{{\"delta\":{{\"content\":{deep}}}}}]}}\n\n");
+    let house = House::new(vec![sends(&[HEAD, &nested, &word("Hello."), &finish("stop"), DONE])]).await;
+    let answered = house.answer("hi").await;
+    house.check(
+        &answered,
+        &Outcome {
+            events: "attempt token done",
+            closed_by: "",
+            rows: &[("user", "hi"), ("assistant", "Hello.")],
+            requests: 1,
+        },
+    );
+}
+
+#[tokio::test]
 async fn a_character_that_was_cut_between_two_chunks_is_whole_again() {
     let half = |unit: &str| format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"{unit}\"}}}}]}}\n\n");
     let parts = [HEAD, &half("sea \\ud83c"), &half("\\udf0a!"), &finish("stop"), DONE];

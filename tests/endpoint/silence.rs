@@ -6,10 +6,10 @@ use crate::house::{Answered, House, Outcome, budgets, message, text, until};
 use crate::server::{Reply, Step};
 use crate::words::{CHUNKED_HEAD, DONE, HEAD, PING, delta, fine, finish, role, send, thought, word};
 
-/// Far below the idle budget of a minute, and far above the first-event budget of half a second.
+/// Far below the idle budget of a minute, and far above the first-event budget.
 const SOON_SECONDS: f64 = 20.0;
 
-const TTFB_SECONDS: f64 = 0.5;
+const TTFB_SECONDS: f64 = 1.5;
 
 #[track_caller]
 fn check_soon(answered: &Answered, budgets_overdrawn: u32) {

@@ -15,7 +15,8 @@ async fn the_server_is_asked_with_the_conversation_and_what_is_configured() {
         std::fs::write(&path, " sk-test \n").unwrap();
         runner.key = ApiKey::File(path);
         runner.system = Some("Be brief.".to_owned());
-        runner.headers = vec![("X-Team".to_owned(), "blue".to_owned())];
+        let headers = [("X-Team", "blue"), ("Accept", "text/event-stream, */*")];
+        runner.headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
         runner.body = r#"{"temperature":0.25,"stream_options":null}"#.to_owned();
     });
     for question in ["Where to?", "And then?"] {
@@ -28,7 +29,8 @@ async fn the_server_is_asked_with_the_conversation_and_what_is_configured() {
         assert_eq!(request.header("authorization"), Some("Bearer sk-test"));
         assert_eq!(request.header("x-team"), Some("blue"));
         assert_eq!(request.header("content-type"), Some("application/json"));
-        assert_eq!(request.header("accept"), Some("text/event-stream"));
+        assert_eq!(request.header("accept"), Some("text/event-stream, */*"), "what is configured wins");
+        assert_eq!(request.head.to_lowercase().matches("\r\naccept:").count(), 1, "{}", request.head);
         assert_eq!(request.body["model"], "test-model");
         assert_eq!(request.body["stream"], true);
         assert_eq!(request.body["temperature"], 0.25);

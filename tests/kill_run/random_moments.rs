@@ -1,6 +1,6 @@
 //! The program is killed at random moments.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::aftermath;
 use crate::process::Process;
@@ -26,18 +26,24 @@ while [ $i -lt 100 ]; do
   case $i in *7) say reasoning "{\"text\":\"hm$i \"}" ;; *) token "wort$i " ;; esac
 done"#;
 
-/// Kills so many runs, each a while after its start, and looks at what is left.
+/// Kills so many runs, each a while after its start, and looks at what is left. Some die in the middle of their answer.
 fn check_random_kills(begin: impl Fn() -> (Scene, Process), seed: u64, kills: usize) {
-    const LATEST_MICROS: u64 = 120_000;
-    let mut dice = Dice(seed);
+    let (_scene, calm) = begin();
+    let began = Instant::now();
+    assert_eq!(calm.end().code(), Some(0));
+    let latest_micros = began.elapsed().as_micros() as u64 + 1;
+    let (mut dice, mut interrupted) = (Dice(seed), 0);
     for _ in 0..kills {
         let (scene, mut run) = begin();
-        let delay = Duration::from_micros(dice.below(LATEST_MICROS));
+        let delay = Duration::from_micros(dice.below(latest_micros));
         std::thread::sleep(delay);
         run.kill();
         println!("killed after {delay:?}");
-        aftermath::check(&scene, &run.end().lines);
+        let printed = run.end().lines;
+        interrupted += usize::from(!printed.is_empty() && !aftermath::is_complete(&printed));
+        aftermath::check(&scene, &printed);
     }
+    assert!(interrupted > 0, "nobody died in the middle of an answer");
 }
 
 #[test]

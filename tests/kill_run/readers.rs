@@ -17,7 +17,7 @@ while [ $i -lt 1500 ]; do i=$((i + 1)); token "wort-$i-wort-wort-wort-wort-wort-
 
 /// Nobody waits longer for a program that should end.
 fn exit_code_soon(child: &mut Child) -> Option<i32> {
-    let deadline = Instant::now() + Duration::from_secs(5);
+    let deadline = Instant::now() + Duration::from_secs(20);
     while child.try_wait().expect("a child can be waited for").is_none() {
         if Instant::now() > deadline {
             let _ = child.kill();

@@ -91,6 +91,11 @@ impl Scene {
         wait_until("the agent is so far", || self.place("reached").exists());
     }
 
+    /// Lets an agent go on that waits for the file `go`.
+    pub(crate) fn let_go(&self) {
+        fs::write(self.place("go"), "").expect("the scene can be written");
+    }
+
     /// The processes of the agent, wherever they are.
     pub(crate) fn survivors(&self) -> Vec<u32> {
         marked(&format!("SCENE={}", self.place("").display()))

@@ -105,6 +105,42 @@ async fn patience_with_a_full_disk_ends_and_what_was_written_stays() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn nobody_who_stops_a_run_or_ends_the_program_waits_for_a_full_disk() {
+    for is_stopped in [true, false] {
+        let machine = machine(Duration::from_secs(600));
+        let mut started = machine.start().await.unwrap();
+        pause(2.5).await;
+        machine.disk.fill(machine.disk.operations() + 1);
+        pause(20.0).await;
+        let begin = tokio::time::Instant::now();
+        match is_stopped {
+            true => assert!(machine.supervisor.stop(&machine.session, started.run()).await.is_err()),
+            false => assert_eq!(machine.supervisor.drain(Duration::ZERO).await.cut, 1),
+        }
+        assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", begin.elapsed());
+        assert!(matches!(started.ended().await, RunEnd::Unwritten(_)));
+        assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", begin.elapsed());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_is_about_to_end_on_a_full_disk_does_not_keep_the_program_either() {
+    let mut unwritten = 0;
+    for operation in 1..20 {
+        let machine = machine(Duration::from_secs(600));
+        let mut started = machine.start().await.unwrap();
+        pause(WORDS as f64 - 0.5).await;
+        machine.disk.fill(machine.disk.operations() + operation);
+        pause(20.0).await;
+        let begin = tokio::time::Instant::now();
+        machine.supervisor.drain(Duration::from_secs(5)).await;
+        assert!(begin.elapsed() < Duration::from_secs(15), "full at {operation}: {:?}", begin.elapsed());
+        unwritten += usize::from(matches!(started.ended().await, RunEnd::Unwritten(_)));
+    }
+    assert!(unwritten > 3, "the disk was full while the end was written {unwritten} times");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_failed_sync_ends_the_run_and_nobody_hangs() {
     let machine = machine(Duration::from_secs(30));
     let mut started = machine.start().await.unwrap();

@@ -163,6 +163,33 @@ async fn the_next_turn_waits_until_the_producer_of_a_stopped_one_is_gone() {
     assert_eq!(house.rows().last().unwrap().1, "alone");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_has_seen_the_end_of_a_run_can_begin_the_next_at_once() {
+    let house = House::new(|_, outlet| async move {
+        outlet.say(token("x")).await?;
+        Ok(Finish::done())
+    });
+    for turn in 0..100 {
+        let started = house.start(&format!("turn {turn}")).await;
+        let (store, session, run) = (house.store.clone(), house.session.clone(), started.run().clone());
+        let seen = tokio::task::spawn_blocking(move || store.follow(&session, &run, After::Start).unwrap().count());
+        assert_eq!(seen.await.unwrap(), 3);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_has_stopped_a_run_without_its_supervisor_can_begin_the_next_at_once() {
+    let house = House::new(|_, _| std::future::pending());
+    for turn in 0..50 {
+        let mut started = house.start(&format!("turn {turn}")).await;
+        let (store, session, run) = (house.store.clone(), house.session.clone(), started.run().clone());
+        assert!(tokio::task::spawn_blocking(move || store.stop_run(&session, &run)).await.unwrap().unwrap());
+        if turn % 10 == 0 {
+            assert!(matches!(started.ended().await, RunEnd::Stopped));
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_session_that_is_deleted_ends_its_run() {
     let house = House::new(|_, outlet| async move {

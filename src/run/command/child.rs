@@ -16,6 +16,7 @@ use crate::run::group::{GroupHold, Groups};
 use crate::run::process::{ExitWatch, TOKEN_VARIABLE};
 use crate::run::runner::{Failure, Outlet, Prompt, Refused};
 use crate::run::sleep::{Deadline, within};
+use crate::storage::is_no_descriptor;
 
 /// How much of stderr is kept.
 const STDERR_BYTES_MAX: usize = 8 * 1024;
@@ -37,8 +38,9 @@ const PIECE_BYTES: usize = 16 * 1024;
 
 /// A child process at work.
 pub(super) struct Child {
-    child: tokio::process::Child,
+    // First, so that it is dropped first: while nobody has taken note of the child's end, the group's number is its own.
     group: Option<GroupHold>,
+    child: tokio::process::Child,
     stdin: Option<ChildStdin>,
     stdout: Option<ChildStdout>,
     stderr: Option<ChildStderr>,
@@ -238,6 +240,7 @@ fn start_failure(runner: &CommandRunner, cause: &io::Error) -> Failure {
     let failure = Failure::new("command_not_started", message).closed_by("not_started");
     match cause.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory => failure.retryable(),
+        _ if is_no_descriptor(cause) => failure.retryable(),
         _ => failure,
     }
 }
@@ -258,7 +261,10 @@ fn command(runner: &CommandRunner, prompt: &Prompt, token: &str) -> Command {
 #[cfg(unix)]
 fn gated(words: &[String]) -> Command {
     let mut command = Command::new("/bin/sh");
-    command.args(["-c", "IFS= read -r go && exec \"$@\"", "lastword"]).args(words).process_group(0);
+    command
+        .args(["-c", "IFS= read -r LASTWORD_GATE && unset LASTWORD_GATE && exec \"$@\"", "lastword"])
+        .args(words)
+        .process_group(0);
     command
 }
 

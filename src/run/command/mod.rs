@@ -57,6 +57,7 @@ impl Runner for CommandRunner {
 impl CommandRunner {
     async fn answer(self, prompt: Prompt, outlet: Outlet) -> Result<Finish, Failure> {
         let was_told = prompt.agent_session.is_some();
+        let _place = outlet.unless_stopped(outlet.turn()).await??;
         let mut child = Child::start(&self, &prompt, outlet.groups()).await?;
         let mut answer = Answer { is_asked_to_go_on: was_told, ..Answer::default() };
         let heard = outlet.unless_stopped(child.listen(input(&prompt), &outlet, &mut answer)).await;

@@ -112,26 +112,30 @@ enum Kind {
 fn pieces(value: &Any, kind: Kind) -> Vec<String> {
     let mut found = Vec::new();
     if let Some(value) = value {
-        gather(value.get(), kind, &mut found);
+        gather(value.get(), kind, DEPTH_MAX, &mut found);
     }
     found
 }
 
+/// How deep words may lie: in a text, in a part, in a list. What is nested deeper is no answer of anybody's.
+const DEPTH_MAX: usize = 8;
+
 /// A text, or the texts of a list of parts. A part that is a thought is none of the words.
-fn gather(json: &str, kind: Kind, found: &mut Vec<String>) {
+fn gather(json: &str, kind: Kind, depth: usize, found: &mut Vec<String>) {
+    let Some(depth) = depth.checked_sub(1) else { return };
     match json.as_bytes().first() {
         Some(b'"') if kind == Kind::Words && json != "\"\"" => found.push(json.to_owned()),
         Some(b'[') => {
             let parts: Vec<&RawValue> = serde_json::from_str(json).unwrap_or_default();
-            parts.iter().for_each(|part| gather(part.get(), kind, found));
+            parts.iter().for_each(|part| gather(part.get(), kind, depth, found));
         }
         Some(b'{') => {
             let part = Object::parse(json).unwrap_or_default();
             match (part.get("thinking"), kind) {
-                (Some(thought), Kind::Thoughts) => gather(thought, Kind::Words, found),
+                (Some(thought), Kind::Thoughts) => gather(thought, Kind::Words, depth, found),
                 (None, Kind::Words) => {
                     let words = part.get("text").or(part.get("summary"));
-                    words.into_iter().for_each(|words| gather(words, kind, found));
+                    words.into_iter().for_each(|words| gather(words, kind, depth, found));
                 }
                 _ => {}
             }
@@ -217,6 +221,18 @@ mod tests {
         let parts =
             r#"{"content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]},{"type":"text","text":"a"}]}"#;
         check(parts, &["a"], &["hm"]);
+    }
+
+    #[test]
+    fn what_is_nested_without_end_is_no_words_and_takes_no_stack() {
+        const LEVELS: usize = 1 << 20;
+        let lists = format!("{}\"a\"{}", "[".repeat(LEVELS), "]".repeat(LEVELS));
+        let parts = format!("{}\"a\"{}", "{\"text\":".repeat(LEVELS), "}".repeat(LEVELS));
+        for nested in [lists, parts] {
+            for key in ["content", "reasoning"] {
+                check(&format!("{{\"{key}\":{nested}}}"), &[], &[]);
+            }
+        }
     }
 
     #[test]

@@ -40,16 +40,20 @@ pub(super) struct Secrets {
     pub(super) key: Option<String>,
     /// Headers, by name.
     pub(super) headers: Vec<(String, String)>,
+    /// What stands behind the question mark of the address.
+    pub(super) asked: Vec<String>,
 }
 
-/// Shorter values of headers are no secrets, and may well be words of a message.
+/// Shorter values are no secrets, and may well be words of a message.
 const SECRET_CHARS_MIN: usize = 8;
 
 impl Secrets {
     /// A text without them: there are servers that repeat the key which they refuse.
     pub(super) fn hide(&self, text: String) -> String {
-        let headers = self.headers.iter().map(|(_, value)| value).filter(|value| value.len() >= SECRET_CHARS_MIN);
-        self.key.iter().chain(headers).fold(text, |text, secret| text.replace(secret.as_str(), "(hidden)"))
+        let headers = self.headers.iter().map(|(_, value)| value);
+        let all = self.key.iter().chain(headers).chain(&self.asked);
+        let secrets = all.filter(|value| value.len() >= SECRET_CHARS_MIN);
+        secrets.fold(text, |text, secret| text.replace(secret.as_str(), "(hidden)"))
     }
 }
 

@@ -21,6 +21,9 @@ pub(super) fn address(base_url: &str) -> Result<Url, String> {
     if !matches!(url.scheme(), "http" | "https") {
         return Err(format!("`base_url` begins with {:?}, neither http nor https", url.scheme()));
     }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("`base_url` holds a user or a password: give a key or a header instead".to_owned());
+    }
     match url.path_segments_mut() {
         Ok(mut path) => path.pop_if_empty().extend(["chat", "completions"]),
         Err(()) => return Err("`base_url` is no address that a path can be added to".to_owned()),
@@ -65,7 +68,9 @@ impl OpenAiRunner {
             Ok((name.clone(), value.trim().to_owned()))
         };
         let headers = self.headers_env.iter().map(read).chain(self.headers.iter().cloned().map(Ok));
-        Ok(Secrets { key: self.key.read()?, headers: headers.collect::<Result<_, String>>()? })
+        let headers = headers.collect::<Result<_, String>>()?;
+        let asked = self.address.query_pairs().map(|(_, value)| value.into_owned()).collect();
+        Ok(Secrets { key: self.key.read()?, headers, asked })
     }
 
     pub(super) fn headers_of_request(&self, secrets: &Secrets) -> Result<HeaderMap, String> {
@@ -74,10 +79,12 @@ impl OpenAiRunner {
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
         if let Some(key) = &secrets.key {
             let bearer = header(AUTHORIZATION.as_str(), &format!("Bearer {key}"));
-            headers.extend([bearer.map_err(|_| "The key holds characters that no header may hold".to_owned())?]);
+            let (name, value) = bearer.map_err(|_| "The key holds characters that no header may hold".to_owned())?;
+            headers.insert(name, value);
         }
         for (name, value) in &secrets.headers {
-            headers.extend([header(name, value)?]);
+            let (name, value) = header(name, value)?;
+            headers.insert(name, value);
         }
         Ok(headers)
     }
@@ -114,7 +121,7 @@ mod tests {
 
     #[test]
     fn no_refusal_of_an_address_repeats_it() {
-        for base_url in ["ftp://user:secret@x/", "http://user:secret@x:99999/", "secret"] {
+        for base_url in ["ftp://user:secret@x/", "http://user:secret@x:99999/", "http://user:secret@x/", "secret"] {
             assert!(!address(base_url).unwrap_err().contains("secret"), "{base_url}");
         }
     }

@@ -11,6 +11,9 @@ use crate::storage::contract::ProcessGroup;
 use crate::storage::disk::{Access, write_full};
 use crate::storage::error::{Attempt, StorageError, optional};
 
+/// A note is called by its group's token: a uuid.
+const TOKEN_CHARS: usize = 32;
+
 impl FileStorage {
     pub(super) fn write_group(&self, group: &ProcessGroup) -> Result<(), StorageError> {
         let folder = self.layout.groups();
@@ -35,8 +38,8 @@ impl FileStorage {
         optional(self.raw.remove_file(&path)).attempt("remove", &path).map(drop)
     }
 
-    /// The notes that are whole. What is half written goes: its process never went to work. For the writer alone: others
-    /// might come upon a note that is just being written.
+    /// The notes that are whole. What is half written goes: its process never went to work. What cannot be read stays, and
+    /// nobody can tell whom it means. For the writer alone: others might come upon a note that is just being written.
     pub(super) fn read_groups(&self) -> Result<Vec<ProcessGroup>, StorageError> {
         self.must_hold_lock()?;
         let folder = self.layout.groups();
@@ -44,14 +47,19 @@ impl FileStorage {
             return Ok(Vec::new());
         };
         let mut groups = Vec::new();
-        for entry in entries.into_iter().filter(|entry| !entry.is_dir) {
+        for entry in entries.into_iter().filter(|entry| !entry.is_dir && is_token(&entry.name)) {
             let path = folder.join(&entry.name);
             match write::read_small::<ProcessGroup>(&*self.disk, &path) {
                 Ok(group) => groups.extend(group),
                 Err(StorageError::Damaged { .. }) => self.raw.remove_file(&path).attempt("remove", &path)?,
-                Err(error) => return Err(error),
+                Err(_) => {}
             }
         }
         Ok(groups)
     }
+}
+
+/// Whether a file has the name of a note of ours.
+fn is_token(name: &str) -> bool {
+    name.len() == TOKEN_CHARS && name.bytes().all(|byte| byte.is_ascii_hexdigit())
 }

@@ -258,7 +258,7 @@ impl JournalWriter for FileJournal {
             Some(file) => file,
             None => match self.open_again() {
                 Ok(file) => self.file.insert(file),
-                Err(cause) => return Err(self.fail("open", 0, cause)),
+                Err(cause) => return Err(self.fail_to_open(cause)),
             },
         };
         if let Err((taken, cause)) = write_full(&**file, lines, self.extent) {
@@ -345,10 +345,14 @@ impl FileJournal {
         self.committer.note(&self.stream);
     }
 
+    /// Where no more files can be opened, the next append may find that one can.
     #[cold]
-    fn fail(&mut self, attempt: &'static str, kept_bytes: usize, cause: io::Error) -> AppendFailure {
-        let error = StorageError::io(attempt, self.stream.path(), cause);
-        self.latch(kept_bytes, error)
+    fn fail_to_open(&mut self, cause: io::Error) -> AppendFailure {
+        let error = StorageError::io("open", self.stream.path(), cause);
+        match error.is_no_descriptor() {
+            true => AppendFailure { kept_bytes: 0, is_over: false, error: Box::new(error) },
+            false => self.latch(0, error),
+        }
     }
 
     /// After a failed write nobody knows what the file holds.

@@ -1,0 +1,53 @@
+//! More commands than the system has files for: they wait for their turn, and nobody else goes without.
+//!
+//! The process that may open only a few files is this test program, started again for the one test below.
+
+use std::process::Command;
+use std::time::Duration;
+
+use lastword::run::{BudgetSettings, RunEnd};
+use lastword::{NewSession, UserTurn};
+
+use crate::agent::Agent;
+
+const SMALL: &str = "LASTWORD_TEST_FEW_FILES";
+const COMMANDS: usize = 100;
+
+#[test]
+fn more_commands_than_files_allow_wait_for_their_turn() {
+    let program = std::env::current_exe().unwrap();
+    let mut small = Command::new("/bin/sh");
+    small.args(["-c", "ulimit -n 256 && exec \"$@\"", "sh"]).arg(program);
+    small.args(["--exact", "many::answers_in_a_small_process_when_it_is_told_to", "--nocapture"]).env(SMALL, "1");
+    let output = small.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Not a test unless it is told to be: then the test is in the process that told it.
+#[test]
+fn answers_in_a_small_process_when_it_is_told_to() {
+    if std::env::var_os(SMALL).is_none() {
+        return;
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(answer_all());
+    runtime.shutdown_timeout(Duration::from_secs(5));
+}
+
+/// All of them together take longer than a first event may: whoever waits for its turn is not called silent.
+async fn answer_all() {
+    let budgets = BudgetSettings { first_event_seconds: Some(3.0), ..BudgetSettings::default() };
+    let agent = Agent::with(budgets, "sleep 0.7; echo \"$LASTWORD_SESSION_ID\"");
+    let mut started = Vec::new();
+    for at in 0..COMMANDS {
+        let session = agent.house.store.create(NewSession::titled(&at.to_string())).unwrap();
+        started
+            .push((session.clone(), agent.house.supervisor.start(&session, UserTurn::text("hi"), None).await.unwrap()));
+    }
+    for (session, mut run) in started {
+        let end = run.ended().await;
+        assert!(matches!(end, RunEnd::Completed), "{end:?}");
+        let events = agent.house.store.read_events(&session, run.run(), Default::default()).unwrap().events;
+        assert_eq!(events.iter().filter(|event| event.name == "attempt").count(), 1, "it was not called silent");
+    }
+}
