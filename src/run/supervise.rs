@@ -115,18 +115,7 @@ impl Supervision {
         let watched = attempt.watch(&mut asked).await;
         story.has_shown |= attempt.has_shown();
         match watched.map(|end| decide(end, story, SystemEntropy.next(), &self.options.retries)) {
-            Ok(Next::End(events)) => {
-                let written = attempt.write_rest().await;
-                let end = async {
-                    match written {
-                        Ok(()) => self.end(events).await,
-                        Err(error) => Err(error),
-                    }
-                };
-                // Neither waits for the other: the end is told when it is saved, and the producer need not wait for that.
-                let (ended, ()) = tokio::join!(end, attempt.halt(self.options.stop_grace));
-                ended.map(|()| Chapter::Last)
-            }
+            Ok(Next::End(events)) => self.end_with(attempt, events).await.map(|()| Chapter::Last),
             Ok(Next::Again { failure, pause, is_afresh }) => {
                 attempt.halt(self.options.stop_grace).await;
                 self.turn_page(story, failure, pause, is_afresh).await
@@ -136,6 +125,17 @@ impl Supervision {
                 Err(error)
             }
         }
+    }
+
+    /// Ends the run and its producer. Neither waits for the other: the end is told when it is saved, and a disk that is full
+    /// keeps no producer at work.
+    async fn end_with(&self, mut attempt: Attempt<'_>, events: Vec<Event>) -> Result<(), StoreError> {
+        let written = attempt.write_rest().await;
+        let end = async {
+            written?;
+            self.end(events).await
+        };
+        tokio::join!(end, attempt.halt(self.options.stop_grace)).0
     }
 
     /// The events that begin an attempt. An agent that has begun afresh has no name for the conversation until it says so.
