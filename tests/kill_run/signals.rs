@@ -1,5 +1,7 @@
 //! Ctrl-C, a second one, and SIGTERM: how the program is ended by people and by machines that mean well.
 
+use std::time::Duration;
+
 use crate::aftermath;
 use crate::process::Process;
 use crate::scene::{Scene, event, names, next_lines};
@@ -85,5 +87,22 @@ fn a_terminal_that_goes_away_ends_nothing() {
     let ended = run.end();
     assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
     assert_eq!(names(&ended.lines), ["attempt", "token", "token", "exit", "done"]);
+    aftermath::check(&scene, &ended.lines);
+}
+
+#[test]
+fn a_program_that_was_stopped_for_longer_than_a_budget_calls_nobody_silent() {
+    let scene = Scene::with_agent("reached; until [ -e \"$SCENE/go\" ]; do sleep 0.02; done; token Ans");
+    let run = Process::start(scene.run_command(&["--json", "--ttfb-timeout-seconds", "9"]));
+    scene.wait_until_reached();
+    signal(run.id(), Signal::STOP);
+    std::thread::sleep(Duration::from_secs(10));
+    signal(run.id(), Signal::CONT);
+    // Long enough for a watchdog that was fooled.
+    std::thread::sleep(Duration::from_secs(1));
+    scene.let_go();
+    let ended = run.end();
+    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    assert_eq!(names(&ended.lines), ["attempt", "token", "exit", "done"]);
     aftermath::check(&scene, &ended.lines);
 }
