@@ -7,7 +7,7 @@ use std::time::Duration;
 use lastword::run::{BudgetSettings, Failure, Finish, Retries, RunEnd, StartError};
 use lastword::{After, RunId, StoreError, UserTurn};
 
-use crate::house::{House, pause, rows, token, until};
+use crate::house::{House, pause, rows, seconds_since, token, until};
 
 #[tokio::test(start_paused = true)]
 async fn a_run_is_stopped_before_its_first_event() {
@@ -77,7 +77,9 @@ async fn a_run_is_stopped_while_it_waits_for_its_next_attempt() {
         House::with(BudgetSettings::default(), retries, |_, _| async { Err(Failure::new("x", "m").retryable()) });
     let started = house.start("hi").await;
     until("the first attempt has failed", || house.names(started.run()).contains(&"attempt_end".to_owned())).await;
+    let begin = tokio::time::Instant::now();
     assert!(house.supervisor.stop(&house.session, started.run()).await.unwrap());
+    assert!(seconds_since(begin) < 10.0, "the pause was not waited out: {} s", seconds_since(begin));
     assert_eq!(house.names(started.run()), ["attempt", "attempt_end", "cancel"]);
 }
 
