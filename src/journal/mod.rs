@@ -12,9 +12,9 @@ mod summary;
 mod writer;
 
 pub use event::JournalEvent;
-pub(crate) use progress::Attached;
+pub(crate) use progress::{Attached, Bell};
 pub use reader::{Found, JournalReader, ReadOptions, RunEvents, RunReader, read_events};
-pub use replay::{Replay, ReplayLimits, ReplayStatus, replay_session};
+pub use replay::{Replay, ReplayLimits, ReplayStatus, replay_session, runs_in_order};
 pub use shelf::Shelf;
 pub use summary::{RunEnd, RunSummary, TerminalEvent, summarize};
 pub use writer::{AppendError, Appended, RunJournal};

@@ -22,9 +22,20 @@ pub(crate) struct Progress {
     held_back: Mutex<u64>,
     has_ended: AtomicBool,
     followers: AtomicUsize,
-    gate: Mutex<()>,
+    /// Passed before anybody is woken; holds those who are rung for.
+    gate: Mutex<Vec<Bell>>,
     changed: Condvar,
     to_be_told: Mutex<Vec<OnEnd>>,
+}
+
+/// What is rung whenever there may be more. Rung with locks held: it must neither wait nor use the store.
+#[derive(Clone)]
+pub(crate) struct Bell(pub(crate) Arc<dyn Fn() + Send + Sync>);
+
+impl fmt::Debug for Bell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Bell")
+    }
 }
 
 /// Somebody who wants to be told of the end.
@@ -107,7 +118,7 @@ impl Progress {
 
     fn wake(&self) {
         if self.followers.load(Ordering::Relaxed) > 0 {
-            drop(self.gate.lock());
+            self.gate.lock().iter().for_each(|Bell(ring)| ring());
             self.changed.notify_all();
         }
     }
@@ -124,6 +135,7 @@ impl Progress {
 #[derive(Debug)]
 pub(crate) struct Attached {
     progress: Arc<Progress>,
+    bell: Option<Bell>,
 }
 
 impl Attached {
@@ -131,7 +143,15 @@ impl Attached {
     pub(super) fn new(progress: &Arc<Progress>) -> Self {
         progress.followers.fetch_add(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);
-        Attached { progress: progress.clone() }
+        Attached { progress: progress.clone(), bell: None }
+    }
+
+    /// The same, and the bell is rung from now on whenever there is more. To be called with the journal's pen held.
+    pub(super) fn with_bell(progress: &Arc<Progress>, bell: Option<Bell>) -> Self {
+        progress.gate.lock().extend(bell.clone());
+        let mut attached = Self::new(progress);
+        attached.bell = bell;
+        attached
     }
 
     /// One that follows nothing, and waits without ever being woken.
@@ -162,6 +182,12 @@ impl Attached {
 
 impl Drop for Attached {
     fn drop(&mut self) {
+        if let Some(Bell(own)) = &self.bell {
+            let mut bells = self.progress.gate.lock();
+            if let Some(at) = bells.iter().position(|Bell(bell)| Arc::ptr_eq(bell, own)) {
+                bells.swap_remove(at);
+            }
+        }
         self.progress.followers.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -20,8 +20,18 @@ pub struct JournalReader {
 impl JournalReader {
     /// A reader at the journal's beginning, if there is a journal.
     pub fn open(storage: &Arc<dyn Storage>, session: &SessionId, run: &RunId) -> Result<Option<Self>, StorageError> {
+        Self::open_at(storage, session, run, 0)
+    }
+
+    /// A reader at a place of the journal where a line begins, if there is a journal.
+    pub fn open_at(
+        storage: &Arc<dyn Storage>,
+        session: &SessionId,
+        run: &RunId,
+        offset: u64,
+    ) -> Result<Option<Self>, StorageError> {
         let bytes = storage.journal_bytes(session, run)?;
-        let scanner = Scanner::new(LineShape::new(session, run), 0);
+        let scanner = Scanner::new(LineShape::new(session, run), offset);
         Ok(bytes.map(|bytes| JournalReader { bytes, scanner, is_at_end: false }))
     }
 

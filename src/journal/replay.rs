@@ -100,7 +100,8 @@ pub fn replay_session(
     Ok(collected.into_replay(ReplayStatus::Ok))
 }
 
-fn runs_in_order(storage: &Arc<dyn Storage>, session: &SessionId) -> Result<Vec<RunId>, StorageError> {
+/// A session's runs that have a journal: by their first event, then by id; those without an event last.
+pub fn runs_in_order(storage: &Arc<dyn Storage>, session: &SessionId) -> Result<Vec<RunId>, StorageError> {
     let mut runs = Vec::new();
     for run in storage.journals(session)? {
         runs.push((first_event_at(storage, session, &run)?, run));

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
-use super::progress::{Attached, Progress};
+use super::progress::{Attached, Bell, Progress};
 use super::shelf::Shelf;
 use crate::clock::{Clock, Timestamp};
 use crate::format::{LineEncoder, LineShape, Record, Scanner};
@@ -229,10 +229,10 @@ impl RunJournal {
         self.progress.on_end(pen.position.seal.is_sealed(), Box::new(tell));
     }
 
-    /// Counts a follower from now on.
-    pub(crate) fn attach(&self) -> Attached {
+    /// Counts a follower from now on, and rings its bell if it has one.
+    pub(crate) fn attach(&self, bell: Option<Bell>) -> Attached {
         let _pen = self.pen.lock();
-        Attached::new(&self.progress)
+        Attached::with_bell(&self.progress, bell)
     }
 
     /// Whether a follower is one of this journal's.

@@ -1,12 +1,13 @@
 //! Following a run: what its journal holds, then what is added, until it ends. A slow follower reads from the journal
 //! at its own pace; nothing is held in memory for it, and the writer does not know it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::close::Closing;
 use super::{Store, StoreError};
 use crate::format::Record;
-use crate::journal::{Attached, JournalEvent, JournalReader};
+use crate::journal::{Attached, Bell, JournalEvent, JournalReader};
 use crate::limits::FOLLOW_RECHECK;
 use crate::model::{RunId, SeenSeqs, SessionId};
 use crate::storage::Seal;
@@ -27,9 +28,13 @@ pub struct Follow {
     session: SessionId,
     run: RunId,
     reader: Option<JournalReader>,
+    /// Where it goes on reading if it has let go of its file.
+    resting_at: Option<u64>,
+    bell: Option<Bell>,
     /// The tie to the run's journal while it is written in this process.
     attached: Option<Attached>,
     after_seq: u64,
+    last_seq: u64,
     seen: SeenSeqs,
     seal: Seal,
     /// Nothing more can come, although nobody said so in the journal.
@@ -39,7 +44,18 @@ pub struct Follow {
 impl Store {
     /// Follows a run that this or another process writes.
     pub fn follow(&self, session: &SessionId, run: &RunId, after: After) -> Result<Follow, StoreError> {
-        let reader = JournalReader::open(&self.shared.storage, session, run)?;
+        self.follow_at(session, run, after, 0)
+    }
+
+    /// The same, by somebody who has read up to this place of the journal, where a line begins: [`Follow::read_to`].
+    pub fn follow_at(
+        &self,
+        session: &SessionId,
+        run: &RunId,
+        after: After,
+        offset: u64,
+    ) -> Result<Follow, StoreError> {
+        let reader = JournalReader::open_at(&self.shared.storage, session, run, offset)?;
         if reader.is_none() {
             return Err(StoreError::RunNotFound { session: session.clone(), run: run.to_string() });
         }
@@ -48,8 +64,11 @@ impl Store {
             session: session.clone(),
             run: run.clone(),
             reader,
+            resting_at: None,
+            bell: None,
             attached: None,
             after_seq: if let After::Seq(seq) = after { seq } else { 0 },
+            last_seq: 0,
             seen: SeenSeqs::default(),
             seal: Seal::Open,
             is_over: false,
@@ -61,10 +80,12 @@ impl Follow {
     /// The next event if there is one now. `None` means not yet, or never: see [`Follow::has_ended`].
     pub fn poll(&mut self) -> Result<Option<JournalEvent>, StoreError> {
         let extent = self.visible_extent();
+        self.wake()?;
         let Some(reader) = &mut self.reader else { return Ok(None) };
         while let Some(record) = reader.next_whole(extent)? {
             let Record::Event(event) = record else { continue };
             self.seal = self.seal.after_found(&event);
+            self.last_seq = self.last_seq.max(event.seq.unwrap_or(0));
             let is_new = event.seq.is_none_or(|seq| self.seen.insert(seq));
             if is_new && event.seq.is_none_or(|seq| seq > self.after_seq) {
                 return Ok(Some((&event).into()));
@@ -75,7 +96,53 @@ impl Follow {
 
     /// Whether the run has ended and everything was given.
     pub fn has_ended(&self) -> bool {
-        self.seal == Seal::Closed || self.reader.is_none() || self.is_over
+        self.seal == Seal::Closed || (self.reader.is_none() && self.resting_at.is_none()) || self.is_over
+    }
+
+    /// The highest number of an event that it has come across, given or not.
+    pub fn last_seq(&self) -> u64 {
+        self.last_seq
+    }
+
+    /// How far it has read the journal. Behind a [`Follow::poll`] that had nothing, a line begins there, or will.
+    pub fn read_to(&self) -> u64 {
+        self.reader.as_ref().map_or(self.resting_at.unwrap_or(0), JournalReader::read_to)
+    }
+
+    /// Gives everything from here on, whatever was passed over before.
+    pub fn pass_over_nothing(&mut self) {
+        self.after_seq = 0;
+    }
+
+    /// Has a bell rung whenever this process appends to the run, instead of waiting for that. The call must neither wait
+    /// nor use the store. Whoever relies on it looks again now and then: a run of another process rings no bell.
+    pub fn ring(&mut self, bell: Arc<dyn Fn() + Send + Sync>) {
+        self.bell = Some(Bell(bell));
+        self.attached = None;
+    }
+
+    /// Lets go of its file and its memory until the next look. To be called behind a [`Follow::poll`] that had nothing.
+    pub fn rest(&mut self) {
+        if let Some(reader) = self.reader.take() {
+            self.resting_at = Some(reader.read_to());
+        }
+    }
+
+    fn wake(&mut self) -> Result<(), StoreError> {
+        if let Some(offset) = self.resting_at.take() {
+            self.reader = JournalReader::open_at(&self.store.shared.storage, &self.session, &self.run, offset)?;
+        }
+        Ok(())
+    }
+
+    /// Whether nothing more will come, for somebody to whom [`Follow::poll`] had nothing to give. A run whose producer is
+    /// gone is ended first, so that a last event may come after all, if this store may write.
+    pub fn is_over(&mut self) -> Result<bool, StoreError> {
+        if self.has_ended() || self.rest_is_silence()? {
+            return Ok(true);
+        }
+        self.close_if_dead()?;
+        Ok(self.is_over)
     }
 
     /// Lets a run whose producer is gone end for those who wait for it, if this store may write.
@@ -86,7 +153,7 @@ impl Follow {
 
     /// Waits until there may be more, at most so long. Returns early when this process appends to the run.
     pub fn wait(&mut self, limit: Duration) {
-        let seen = self.reader.as_ref().map_or(0, JournalReader::read_to);
+        let seen = self.read_to();
         // A journal that failed here may be opened again; until then there is nobody to wake us.
         match self.attached.as_ref().filter(|attached| !attached.has_ended()) {
             Some(attached) => attached.wait_beyond(seen, limit),
@@ -100,7 +167,7 @@ impl Follow {
         let attached = self.attached.take();
         self.attached = open.map(|open| match attached {
             Some(attached) if open.is_followed_by(&attached) => attached,
-            _ => open.attach(),
+            _ => open.attach(self.bell.clone()),
         });
         self.attached.as_ref().map_or(u64::MAX, Attached::extent)
     }

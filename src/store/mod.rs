@@ -7,6 +7,7 @@ mod error;
 mod follow;
 mod gates;
 mod list;
+mod news;
 mod options;
 mod processes;
 mod read;
@@ -23,6 +24,8 @@ pub use self::follow::{After, Follow};
 use self::gates::Gates;
 pub use self::gates::KeptAlive;
 pub use self::list::{Listed, Page};
+pub use self::news::Change;
+use self::news::News;
 pub use self::options::{Freshness, Options};
 use self::read::Cached;
 pub use self::runs::{Outcome, Run, UserTurn};
@@ -52,6 +55,7 @@ struct Shared {
     shelf: Arc<Shelf>,
     cache: Cache<Cached, StoreError>,
     index: Index,
+    news: News,
     /// When this process took the directory over: turns that began before have no producer here.
     began_at: Timestamp,
     options: Options,
@@ -114,7 +118,10 @@ impl Store {
         let (gates, shelf) = (Gates::new(clock.clone()), Arc::new(Shelf::new(options.open_journals_max)));
         let (cache, began_at) = (Cache::new(options.cache), clock.now());
         let index = Index::new(storage.clone(), clock.clone());
-        Store { shared: Arc::new(Shared { storage, clock, entropy, gates, shelf, cache, index, began_at, options }) }
+        let news = News::default();
+        Store {
+            shared: Arc::new(Shared { storage, clock, entropy, gates, shelf, cache, index, news, began_at, options }),
+        }
     }
 
     /// Makes everything that was appended so far survive a power cut, now, with one sync. By default that happens in

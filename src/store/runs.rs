@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use super::gates::Gate;
 use super::sessions::check_length;
-use super::{Shared, Store, StoreError};
+use super::{Change, Shared, Store, StoreError};
 use crate::journal::{
     AppendError, Appended, JournalEvent, ReadOptions, Replay, ReplayLimits, RunEvents, RunJournal, RunReader,
-    RunSummary, read_events, replay_session, summarize,
+    RunSummary, read_events, replay_session, runs_in_order, summarize,
 };
 use crate::limits::LEASE_SECONDS_MAX;
 use crate::model::{Cursor, Event, PendingTurn, RunId, Session, SessionId};
@@ -237,7 +237,9 @@ impl Store {
         shared.save(&document, SaveOptions::default())?;
         let journal = shared.new_journal(session, &run, opened);
         gate.note_run(&journal);
-        Ok(shared.run(&gate, journal, turn.lease_seconds))
+        let begun = shared.run(&gate, journal, turn.lease_seconds);
+        shared.news.tell(&Change::Begun(session.clone(), run));
+        Ok(begun)
     }
 
     /// Opens a run that was begun before, in this process or an earlier one.
@@ -300,6 +302,11 @@ impl Store {
     /// The runs of a session that have a journal.
     pub fn runs(&self, session: &SessionId) -> Result<Vec<RunId>, StoreError> {
         Ok(self.shared.storage.journals(session)?)
+    }
+
+    /// The same in the order in which they began to answer.
+    pub fn runs_in_order(&self, session: &SessionId) -> Result<Vec<RunId>, StoreError> {
+        Ok(runs_in_order(&self.shared.storage, session)?)
     }
 
     /// The events of all of a session's runs behind a cursor.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::read::Cached;
-use super::{Shared, Store, StoreError};
+use super::{Change, Shared, Store, StoreError};
 use crate::limits::MESSAGE_BYTES_MAX;
 use crate::model::{Session, SessionId, Summary};
 use crate::sidecar::{self, SaveOptions, SidecarError};
@@ -45,10 +45,11 @@ impl Shared {
     pub(super) fn save(&self, session: &Session, options: SaveOptions) -> Result<Arc<Cached>, StoreError> {
         match sidecar::save(&self.storage, session, options, self.clock.now(), &*self.entropy) {
             Ok(saved) => {
-                if saved.revision() != session.revision() {
-                    Summary::of_session(&saved).into_iter().for_each(|summary| self.index.note(summary));
-                }
-                Ok(self.cache.put(session.id(), self.cached(saved)))
+                let summary = Summary::of_session(&saved).filter(|_| saved.revision() != session.revision());
+                summary.iter().for_each(|summary| self.index.note(summary.clone()));
+                let cached = self.cache.put(session.id(), self.cached(saved));
+                summary.into_iter().for_each(|summary| self.news.tell(&Change::Saved(summary)));
+                Ok(cached)
             }
             Err(error) => {
                 // Whatever is there now, memory does not know it.
@@ -110,6 +111,7 @@ impl Store {
         if is_gone {
             self.shared.index.forget(id);
             runs.iter().for_each(|run| run.fence(DELETED));
+            self.shared.news.tell(&Change::Deleted(id.clone()));
         }
         if deleted? { Ok(()) } else { Err(not_found(id)) }
     }

@@ -1,0 +1,57 @@
+//! Who wants to know what changes in a store, and telling them.
+
+use std::fmt;
+
+use parking_lot::RwLock;
+
+use super::Store;
+use crate::model::{RunId, SessionId, Summary};
+
+/// Something that changed.
+#[derive(Debug, Clone)]
+pub enum Change {
+    /// A session was created or saved, and is listed like this now.
+    Saved(Summary),
+    /// A session was deleted.
+    Deleted(SessionId),
+    /// A turn began, and this run is to answer it.
+    Begun(SessionId, RunId),
+}
+
+impl Change {
+    /// The session that changed.
+    pub fn session(&self) -> &SessionId {
+        match self {
+            Change::Saved(summary) => summary.id(),
+            Change::Deleted(session) | Change::Begun(session, _) => session,
+        }
+    }
+}
+
+type Listener = Box<dyn Fn(&Change) + Send + Sync>;
+
+/// Those who are told.
+#[derive(Default)]
+pub(super) struct News {
+    listeners: RwLock<Vec<Listener>>,
+}
+
+impl fmt::Debug for News {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("News")
+    }
+}
+
+impl News {
+    pub(super) fn tell(&self, change: &Change) {
+        self.listeners.read().iter().for_each(|listener| listener(change));
+    }
+}
+
+impl Store {
+    /// Calls back, for as long as the store is open, whenever this process has changed a session: when the change is
+    /// stored, and before whoever made it is told. The call must neither wait nor use the store.
+    pub fn on_change(&self, tell: impl Fn(&Change) + Send + Sync + 'static) {
+        self.shared.news.listeners.write().push(Box::new(tell));
+    }
+}
