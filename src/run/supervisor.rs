@@ -210,6 +210,11 @@ impl Supervisor {
         self.shared.desk.document(move || store.stop_run(&session, &run)).await
     }
 
+    /// Whether a runner is at work on this run.
+    pub fn is_running(&self, session: &SessionId, run: &RunId) -> bool {
+        self.shared.floor.lock().at_work.get(session).is_some_and(|at_work| at_work.run == *run)
+    }
+
     /// The runs that runners are at work on.
     pub fn running(&self) -> Vec<(SessionId, RunId)> {
         let floor = self.shared.floor.lock();

@@ -144,6 +144,11 @@ impl Run {
         self.journal.seal().is_sealed()
     }
 
+    /// For how long its producer counts as alive after a sign of life, if it is outside of this process.
+    pub fn lease_seconds(&self) -> Option<f64> {
+        self.lease.as_ref().map(|lease| lease.seconds)
+    }
+
     /// Calls back, once, when the run has ended, whoever ended it, or takes no more events because its session was deleted
     /// or its journal failed. At once if that was before. The call must not wait, and must not use the store.
     pub fn on_end(&self, tell: impl FnOnce() + Send + 'static) {
@@ -297,6 +302,11 @@ impl Store {
     /// What a run's journal says of the run; nothing if it has none.
     pub fn run_summary(&self, session: &SessionId, run: &RunId) -> Result<Option<RunSummary>, StoreError> {
         Ok(summarize(&self.shared.storage, session, run)?)
+    }
+
+    /// Whether a session has a run of this id, with a journal.
+    pub fn has_run(&self, session: &SessionId, run: &RunId) -> Result<bool, StoreError> {
+        Ok(self.shared.storage.journal_len(session, run)?.is_some())
     }
 
     /// The runs of a session that have a journal.

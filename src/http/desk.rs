@@ -1,0 +1,75 @@
+//! Where blocking work is done: on threads that may wait, so many at a time for each kind, so that those who read a lot
+//! never keep those waiting who write a little.
+
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+
+use super::error::ApiError;
+
+/// Appends at the same time. More would only wait for each other.
+const LINES_AT_ONCE: usize = 32;
+/// Documents that are read or saved at the same time.
+const DOCUMENTS_AT_ONCE: usize = 16;
+/// Followers that read journals at the same time.
+const READS_AT_ONCE: usize = 8;
+
+/// Kinds of work, each with places of its own.
+#[derive(Debug)]
+pub(super) struct Desk {
+    lines: Arc<Semaphore>,
+    documents: Arc<Semaphore>,
+    reads: Arc<Semaphore>,
+    /// The doctor looks through everything; one look at a time is enough.
+    pub(super) doctor: Arc<Semaphore>,
+}
+
+impl Default for Desk {
+    fn default() -> Self {
+        let places = |count| Arc::new(Semaphore::new(count));
+        Desk {
+            lines: places(LINES_AT_ONCE),
+            documents: places(DOCUMENTS_AT_ONCE),
+            reads: places(READS_AT_ONCE),
+            doctor: places(1),
+        }
+    }
+}
+
+impl Desk {
+    /// Appends something.
+    pub(super) async fn line<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, ApiError> {
+        at(&self.lines, work).await
+    }
+
+    /// Reads or saves a document.
+    pub(super) async fn document<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, ApiError> {
+        at(&self.documents, work).await
+    }
+
+    /// Reads a piece of a journal, even if nobody waits for it any more.
+    pub(super) fn read<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Reading<T> {
+        let places = self.reads.clone();
+        tokio::spawn(async move { at(&places, work).await })
+    }
+}
+
+/// Something that is being read.
+pub(super) type Reading<T> = tokio::task::JoinHandle<Result<T, ApiError>>;
+
+/// Does work in one of so many places. It is done to its end, whether or not its caller waits.
+pub(super) async fn at<T: Send + 'static>(
+    places: &Arc<Semaphore>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, ApiError> {
+    let place = places.clone().acquire_owned().await.expect("nobody closes it");
+    let work = tokio::task::spawn_blocking(move || {
+        let done = work();
+        drop(place);
+        done
+    });
+    work.await.map_err(|broken| ApiError::broken(format!("a task broke: {broken}")))
+}

@@ -1,0 +1,191 @@
+//! How the server says no: one place where what went wrong meets a status.
+
+use std::borrow::Cow;
+use std::error::Error;
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::run::StartError;
+use crate::storage::StorageError;
+use crate::store::StoreError;
+
+/// The body of every answer that says no.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct ErrorBody {
+    error: ErrorDetail,
+}
+
+/// What went wrong.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct ErrorDetail {
+    /// A word for programs, the same in every version.
+    #[schema(example = "not_found")]
+    code: Cow<'static, str>,
+    /// A sentence for people: what was attempted, and what to do next.
+    message: String,
+    /// For `seq_conflict`: the number of the run's last event.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_seq: Option<u64>,
+}
+
+/// A request that was refused, or failed.
+#[derive(Debug)]
+pub(super) struct ApiError {
+    status: StatusCode,
+    code: Cow<'static, str>,
+    message: String,
+    last_seq: Option<u64>,
+    /// What only the log is told.
+    detail: Option<String>,
+}
+
+impl ApiError {
+    pub(super) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
+        ApiError { status, code: Cow::Borrowed(code), message: message.into(), last_seq: None, detail: None }
+    }
+
+    pub(super) fn invalid(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "invalid_argument", message)
+    }
+
+    pub(super) fn not_found(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "not_found", message)
+    }
+
+    pub(super) fn no_session() -> Self {
+        Self::not_found("there is no such session: GET /v1/sessions shows those that are there")
+    }
+
+    pub(super) fn no_run() -> Self {
+        Self::not_found("there is no such run in this session: POST /v1/sessions/{sid}/runs begins one")
+    }
+
+    pub(super) fn changed_meanwhile() -> Self {
+        let message = "the session was changed since that revision: read it again and repeat the change";
+        Self::new(StatusCode::PRECONDITION_FAILED, "precondition_failed", message)
+    }
+
+    pub(super) fn draining() -> Self {
+        let message = "the server is shutting down: try again when it is back";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "draining", message)
+    }
+
+    /// Events were expected to get numbers that others have, or that are not there to be gone on from.
+    pub(super) fn seq_conflict(expected: u64, last_seq: u64) -> Self {
+        let message = format!(
+            "the first line was expected to become event {expected}, but the run's last event is {last_seq}, and \
+             what lies between is not what was sent: read the run's events and go on behind them"
+        );
+        ApiError { last_seq: Some(last_seq), ..Self::new(StatusCode::CONFLICT, "seq_conflict", message) }
+    }
+
+    /// Something broke that the caller can do nothing about.
+    pub(super) fn broken(detail: impl Into<String>) -> Self {
+        let message = "the server failed to do this: its log says why, under this answer's x-request-id";
+        let detail = Some(detail.into());
+        ApiError { detail, ..Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", message) }
+    }
+
+    pub(super) fn code(&self) -> &str {
+        &self.code
+    }
+
+    pub(super) fn message(&self) -> &str {
+        &self.message
+    }
+
+    fn of_store(error: &StoreError) -> Self {
+        let code = error.code();
+        let status = status_of(code);
+        let detail = Some(with_causes(error)).filter(|_| status.is_server_error());
+        // Files have names that are nobody's business.
+        let message = match error.storage() {
+            Some(StorageError::Fenced { .. }) | None => with_causes(error),
+            Some(cause) => said_of(code, cause),
+        };
+        ApiError { status, code: Cow::Borrowed(code), message, last_seq: None, detail }
+    }
+}
+
+/// The status that goes with a code of the store.
+fn status_of(code: &str) -> StatusCode {
+    match code {
+        "not_found" => StatusCode::NOT_FOUND,
+        "invalid_argument" => StatusCode::BAD_REQUEST,
+        "exists" | "run_in_progress" | "refused" | "sealed" | "conflict" | "deleted" | "fenced" | "wrong_shape" => {
+            StatusCode::CONFLICT
+        }
+        "busy" | "read_only" | "stopped" => StatusCode::SERVICE_UNAVAILABLE,
+        "no_space" => StatusCode::INSUFFICIENT_STORAGE,
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+/// What a caller is told of a disk that failed.
+fn said_of(code: &str, cause: &StorageError) -> String {
+    match code {
+        "no_space" => "the server's disk is full: nothing was lost, try again when there is room".to_owned(),
+        "stopped" => "the store writes nothing since a sync failed: restart the server, which recovers".to_owned(),
+        "read_only" | "busy" => "the server may only read at the moment: try again later".to_owned(),
+        _ if cause.is_no_descriptor() => "the server has too many files open: try again in a moment".to_owned(),
+        _ => "the server's disk failed: its log says why, under this answer's x-request-id".to_owned(),
+    }
+}
+
+pub(super) fn with_causes(error: &dyn Error) -> String {
+    let mut message = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        message.push_str(&format!(": {next}"));
+        cause = next.source();
+    }
+    message
+}
+
+impl From<StoreError> for ApiError {
+    fn from(error: StoreError) -> Self {
+        Self::of_store(&error)
+    }
+}
+
+impl From<StorageError> for ApiError {
+    fn from(error: StorageError) -> Self {
+        Self::of_store(&StoreError::from(error))
+    }
+}
+
+impl From<StartError> for ApiError {
+    fn from(error: StartError) -> Self {
+        match error {
+            StartError::UnknownRunner { .. } => {
+                Self::new(StatusCode::BAD_REQUEST, "unknown_runner", error.to_string())
+            }
+            StartError::Draining => Self::draining(),
+            StartError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        if let Some(detail) = &self.detail {
+            tracing::error!(code = %self.code, detail, "a request failed");
+        }
+        let body = ErrorBody { error: ErrorDetail { code: self.code, message: self.message, last_seq: self.last_seq } };
+        let mut response = (self.status, axum::Json(body)).into_response();
+        let headers = response.headers_mut();
+        match self.status {
+            StatusCode::UNAUTHORIZED => {
+                headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"lastword\""));
+            }
+            StatusCode::SERVICE_UNAVAILABLE | StatusCode::INSUFFICIENT_STORAGE => {
+                headers.insert(header::RETRY_AFTER, HeaderValue::from_static("2"));
+            }
+            _ => {}
+        }
+        response
+    }
+}

@@ -1,0 +1,178 @@
+//! Who is let in: the name that the server was called by, the page that calls, the token that it brings. And what every
+//! answer carries for the browser that shows it.
+
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use super::app::{App, SharedApp};
+use super::error::ApiError;
+use super::request::text_of;
+use super::token::Access;
+
+/// What may be looked at without a token: nothing in it belongs to anybody.
+const OPEN_PATHS: &[&str] = &["/", "/page.js", "/page.css", "/healthz", "/readyz", "/openapi.json"];
+
+const CONTENT_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
+                              img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// Headers that every answer has.
+const ALWAYS: &[(HeaderName, &str)] = &[
+    (header::CONTENT_SECURITY_POLICY, CONTENT_POLICY),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::X_FRAME_OPTIONS, "DENY"),
+    (header::REFERRER_POLICY, "no-referrer"),
+    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+    (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+];
+
+const ALLOWED_METHODS: &str = "GET, HEAD, POST, PATCH, DELETE";
+const ALLOWED_HEADERS: &str = "authorization, content-type, if-match, if-none-match, last-event-id, x-request-id";
+const EXPOSED_HEADERS: &str = "etag, location, retry-after, x-request-id";
+const PREFLIGHT_SECONDS: &str = "600";
+
+/// Lets a request in, or says why not.
+pub(super) async fn guard(State(app): State<SharedApp>, request: Request, next: Next) -> Response {
+    let origin = text_of(request.headers(), &header::ORIGIN).map(str::to_owned);
+    let is_configured = origin.as_deref().is_some_and(|origin| app.options.origins.iter().any(|known| known == origin));
+    let mut response = match check(&app, &request, is_configured) {
+        Ok(()) if is_preflight(&request, is_configured) => preflight(),
+        Ok(()) => next.run(request).await,
+        Err(refusal) => refusal.into_response(),
+    };
+    protect(response.headers_mut());
+    if let Some(origin) = origin.filter(|_| is_configured) {
+        share(response.headers_mut(), &origin);
+    }
+    response
+}
+
+fn check(app: &App, request: &Request, is_configured_origin: bool) -> Result<(), ApiError> {
+    check_host(app, request)?;
+    check_origin(request, is_configured_origin)?;
+    if is_preflight(request, is_configured_origin) {
+        return Ok(());
+    }
+    check_token(app, request)
+}
+
+fn forbidden(message: &str) -> ApiError {
+    ApiError::new(StatusCode::FORBIDDEN, "forbidden", message)
+}
+
+/// A name that somebody made point at this machine is not ours. An address cannot be made to.
+fn check_host(app: &App, request: &Request) -> Result<(), ApiError> {
+    let mut hosts = request.headers().get_all(header::HOST).iter();
+    let (host, more) = (hosts.next().and_then(|host| host.to_str().ok()), hosts.next());
+    let Some(host) = host.filter(|_| more.is_none()) else {
+        return Err(ApiError::invalid("the request names no host, or several: send one Host header"));
+    };
+    let name = host_name(host);
+    let is_ours = IpAddr::from_str(name.trim_matches(['[', ']'])).is_ok()
+        || name.eq_ignore_ascii_case("localhost")
+        || app.options.hosts.iter().any(|known| known.eq_ignore_ascii_case(name));
+    match is_ours {
+        true => Ok(()),
+        false => Err(forbidden("the server does not go by this name: add it with --allow-host if it should")),
+    }
+}
+
+/// A host without its port.
+fn host_name(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) && !name.ends_with(':') => name,
+        _ => host,
+    }
+}
+
+/// A page of another site may neither read nor write, unless it is configured. A program sends no origin.
+fn check_origin(request: &Request, is_configured: bool) -> Result<(), ApiError> {
+    let headers = request.headers();
+    let refusal = || forbidden("pages of other sites may not use this server: add theirs with --allow-origin if it should");
+    let site = headers.get("sec-fetch-site").map(|site| site.as_bytes());
+    if is_configured {
+        return Ok(());
+    }
+    let is_navigation = request.method() == Method::GET && request.uri().path() == "/";
+    if site == Some(b"cross-site") && !is_navigation {
+        return Err(refusal());
+    }
+    let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
+    let host = text_of(headers, &header::HOST).unwrap_or_default();
+    let origin = origin.to_str().unwrap_or_default();
+    let named = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+    match named.is_some_and(|named| named.eq_ignore_ascii_case(host)) {
+        true => Ok(()),
+        false => Err(refusal()),
+    }
+}
+
+fn check_token(app: &App, request: &Request) -> Result<(), ApiError> {
+    if app.options.tokens.is_empty() || OPEN_PATHS.contains(&request.uri().path()) {
+        return Ok(());
+    }
+    let given = text_of(request.headers(), &header::AUTHORIZATION).and_then(bearer).unwrap_or_default();
+    let is_reading = matches!(*request.method(), Method::GET | Method::HEAD);
+    match app.options.tokens.access(given) {
+        Some(Access::Write) => Ok(()),
+        Some(Access::Read) if is_reading => Ok(()),
+        Some(Access::Read) => Err(forbidden("this token may only read: use one that may write")),
+        None => {
+            let message = "a token is needed: send `Authorization: Bearer TOKEN` with one of the server's token file";
+            Err(ApiError::new(StatusCode::UNAUTHORIZED, "unauthorized", message))
+        }
+    }
+}
+
+fn bearer(authorization: &str) -> Option<&str> {
+    let (scheme, token) = authorization.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
+}
+
+fn is_preflight(request: &Request, is_configured: bool) -> bool {
+    is_configured && request.method() == Method::OPTIONS && request.headers().contains_key("access-control-request-method")
+}
+
+fn preflight() -> Response {
+    let mut response = StatusCode::NO_CONTENT.into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(ALLOWED_METHODS));
+    headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(ALLOWED_HEADERS));
+    headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static(PREFLIGHT_SECONDS));
+    response
+}
+
+fn protect(headers: &mut HeaderMap) {
+    for (name, value) in ALWAYS {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache"));
+}
+
+/// Lets a page of this origin read the answer.
+fn share(headers: &mut HeaderMap, origin: &str) {
+    if let Ok(origin) = HeaderValue::from_str(origin) {
+        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(EXPOSED_HEADERS));
+        headers.insert(header::VARY, HeaderValue::from_static("origin"));
+        headers.insert("cross-origin-resource-policy", HeaderValue::from_static("cross-origin"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_is_named_without_its_port() {
+        for (host, name) in
+            [("a.b:80", "a.b"), ("a.b", "a.b"), ("[::1]:80", "[::1]"), ("[::1]", "[::1]"), ("127.0.0.1:1", "127.0.0.1")]
+        {
+            assert_eq!(host_name(host), name);
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! The server: sessions and runs over HTTP, for any language and for browsers, resumable by anyone.
+//!
+//! Handlers are thin: what they do is done by the store, on threads that may wait ([`desk`]). Streams never hold a thread
+//! while nothing happens ([`stream`]). Who is let in is decided in one place ([`guard`]), and what went wrong meets its
+//! status in one place ([`error`]). Nothing below knows HTTP.
+
+mod app;
+mod chat;
+mod desk;
+mod error;
+mod guard;
+mod listen;
+mod log;
+mod metrics;
+mod options;
+mod producers;
+mod request;
+mod routes;
+mod server;
+mod store_metrics;
+mod stream;
+mod time;
+mod token;
+
+pub use options::ServerOptions;
+pub use server::{ServeError, Server};
+pub use token::{Access, BadTokens, Tokens};

@@ -1,0 +1,135 @@
+//! What requests carry, checked at the door: ids, queries, bodies. Whatever does not fit is told what would.
+
+use std::time::Duration;
+
+use axum::extract::rejection::PathRejection;
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode, header};
+use bytes::Bytes;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde::de::DeserializeOwned;
+
+use super::app::SharedApp;
+use super::error::ApiError;
+use super::time::within;
+use crate::model::{RunId, SessionId};
+
+/// The session that a path names. An id that breaks the rules names none.
+#[derive(Debug)]
+pub(super) struct OfSession(pub(super) SessionId);
+
+/// The run that a path names, and its session.
+#[derive(Debug)]
+pub(super) struct OfRun(pub(super) SessionId, pub(super) RunId);
+
+fn unreadable_path(_: PathRejection) -> ApiError {
+    ApiError::not_found("there is nothing under this path: its ids cannot be read")
+}
+
+fn session_id(text: &str) -> Result<SessionId, ApiError> {
+    SessionId::parse(text).map_err(|_| ApiError::no_session())
+}
+
+impl FromRequestParts<SharedApp> for OfSession {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &SharedApp) -> Result<Self, ApiError> {
+        let Path(id) = Path::<String>::from_request_parts(parts, app).await.map_err(unreadable_path)?;
+        session_id(&id).map(OfSession)
+    }
+}
+
+impl FromRequestParts<SharedApp> for OfRun {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &SharedApp) -> Result<Self, ApiError> {
+        let path = Path::<(String, String)>::from_request_parts(parts, app).await;
+        let Path((session, run)) = path.map_err(unreadable_path)?;
+        let session = session_id(&session)?;
+        let run = RunId::parse(&run).map_err(|_| ApiError::no_run())?;
+        Ok(OfRun(session, run))
+    }
+}
+
+/// What stands behind the question mark.
+#[derive(Debug)]
+pub(super) struct Asked<T>(pub(super) T);
+
+impl<T: DeserializeOwned> FromRequestParts<SharedApp> for Asked<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &SharedApp) -> Result<Self, ApiError> {
+        match Query::<T>::from_request_parts(parts, app).await {
+            Ok(Query(asked)) => Ok(Asked(asked)),
+            Err(rejection) => Err(ApiError::invalid(format!("the query cannot be used: {}", rejection.body_text()))),
+        }
+    }
+}
+
+/// A body that is JSON.
+#[derive(Debug)]
+pub(super) struct Sent<T>(pub(super) T);
+
+impl<T: DeserializeOwned> FromRequest<SharedApp> for Sent<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, app: &SharedApp) -> Result<Self, ApiError> {
+        expect_type(request.headers(), &["application/json"])?;
+        let body = read_body(request, app).await?;
+        let sent = serde_json::from_slice(&body);
+        sent.map(Sent).map_err(|cause| ApiError::invalid(format!("the body cannot be used: {cause}")))
+    }
+}
+
+/// A body of JSON lines.
+#[derive(Debug)]
+pub(super) struct SentLines(pub(super) Bytes);
+
+impl FromRequest<SharedApp> for SentLines {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, app: &SharedApp) -> Result<Self, ApiError> {
+        expect_type(request.headers(), &["application/x-ndjson", "application/jsonl", "application/json"])?;
+        read_body(request, app).await.map(SentLines)
+    }
+}
+
+/// A body of this type, or one that does not say what it is. A page of another site cannot send these without asking.
+fn expect_type(headers: &HeaderMap, known: &[&str]) -> Result<(), ApiError> {
+    let Some(given) = headers.get(header::CONTENT_TYPE) else { return Ok(()) };
+    let given = given.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim();
+    match known.iter().any(|known| given.eq_ignore_ascii_case(known)) {
+        true => Ok(()),
+        false => {
+            let message = format!("the body is not of a type that is taken here: send it as {}", known[0]);
+            Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_type", message))
+        }
+    }
+}
+
+/// Reads a body, up to a bound in bytes and in time.
+pub(super) async fn read_body(request: Request, app: &SharedApp) -> Result<Bytes, ApiError> {
+    let (limit, patience) = (app.options.body_bytes_max, app.options.body_timeout);
+    match within(patience, Limited::new(request.into_body(), limit).collect()).await {
+        Some(Ok(body)) => Ok(body.to_bytes()),
+        Some(Err(cause)) if cause.is::<LengthLimitError>() => Err(too_large(limit)),
+        Some(Err(cause)) => Err(ApiError::invalid(format!("the body did not arrive: {cause}"))),
+        None => Err(too_slow(patience)),
+    }
+}
+
+fn too_large(limit: usize) -> ApiError {
+    let message = format!("the body has more than {limit} bytes: send it in parts");
+    ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message)
+}
+
+fn too_slow(patience: Duration) -> ApiError {
+    let message = format!("the body did not arrive within {} s: send it again", patience.as_secs_f64());
+    ApiError::new(StatusCode::REQUEST_TIMEOUT, "too_slow", message)
+}
+
+/// The text of a header, if it is there and is text.
+pub(super) fn text_of<'a>(headers: &'a HeaderMap, name: &header::HeaderName) -> Option<&'a str> {
+    headers.get(name).and_then(|value| value.to_str().ok())
+}

@@ -1,0 +1,64 @@
+//! The routes: one file for each kind of thing. Each says what it answers, and the API's description is made of that.
+
+mod chat;
+mod events;
+mod operations;
+mod page;
+mod runs;
+mod sessions;
+
+use axum::Router;
+use axum::http::StatusCode;
+use axum::middleware;
+use axum::response::IntoResponse;
+use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::app::SharedApp;
+use super::error::{ApiError, ErrorBody};
+use super::guard::guard;
+use super::log::log;
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Lastword",
+        description = "Sessions, runs and their streams of a crash-proof session store: the last word is never lost."
+    ),
+    components(schemas(ErrorBody))
+)]
+struct Described;
+
+/// Everything that is served.
+pub(super) fn router(app: &SharedApp) -> Router {
+    let (router, described) = OpenApiRouter::with_openapi(Described::openapi())
+        .routes(routes!(sessions::create, sessions::list))
+        .routes(routes!(sessions::read, sessions::change, sessions::delete))
+        .routes(routes!(sessions::events))
+        .routes(routes!(runs::begin))
+        .routes(routes!(runs::append, events::read))
+        .routes(routes!(runs::stop))
+        .routes(routes!(events::list))
+        .routes(routes!(chat::begin))
+        .routes(routes!(chat::resume))
+        .routes(routes!(operations::health))
+        .routes(routes!(operations::readiness))
+        .routes(routes!(operations::metrics))
+        .routes(routes!(operations::check))
+        .split_for_parts();
+    let described = operations::Description::of(&described);
+    router
+        .merge(page::router())
+        .route("/openapi.json", axum::routing::get(move || async move { described.into_response() }))
+        .fallback(|| async { ApiError::not_found("there is nothing under this path: /openapi.json tells what there is") })
+        .method_not_allowed_fallback(wrong_method)
+        .layer(middleware::from_fn_with_state(app.clone(), guard))
+        .layer(middleware::from_fn_with_state(app.clone(), log))
+        .with_state(app.clone())
+}
+
+async fn wrong_method() -> ApiError {
+    let message = "this cannot be done with what is under this path: /openapi.json tells what can";
+    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message)
+}

@@ -1,0 +1,142 @@
+//! A feed as the body of an answer: pieces as they come, a sign of life when none do, an end when the server ends.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures_util::stream;
+use tokio::sync::watch;
+
+use crate::http::metrics::Metrics;
+use crate::http::time::within;
+
+/// Something that comes in pieces.
+pub(in crate::http) trait Feed: Send + 'static {
+    /// The next piece; none at the end. Whoever stops waiting for it loses nothing.
+    fn next(&mut self) -> impl Future<Output = Option<Bytes>> + Send;
+}
+
+/// Somebody who follows, counted for as long as this lives.
+#[derive(Debug)]
+pub(in crate::http) struct FollowerCount(Arc<Metrics>);
+
+impl FollowerCount {
+    pub(in crate::http) fn new(metrics: &Arc<Metrics>) -> Self {
+        metrics.followers.add(1);
+        FollowerCount(metrics.clone())
+    }
+}
+
+impl Drop for FollowerCount {
+    fn drop(&mut self) {
+        self.0.followers.sub(1);
+    }
+}
+
+/// What a comment says: that somebody is there.
+const HEARTBEAT: Bytes = Bytes::from_static(b": \n\n");
+
+struct Stream<F> {
+    feed: F,
+    /// Sent before anything else.
+    opening: Option<Bytes>,
+    heartbeat: Option<Duration>,
+    closing: watch::Receiver<bool>,
+    _count: FollowerCount,
+}
+
+impl<F: Feed> Stream<F> {
+    async fn next(&mut self) -> Option<Bytes> {
+        if let Some(opening) = self.opening.take() {
+            return Some(opening);
+        }
+        tokio::select! {
+            biased;
+            _ = self.closing.wait_for(|is_closing| *is_closing) => None,
+            piece = next_or_heartbeat(&mut self.feed, self.heartbeat) => piece,
+        }
+    }
+}
+
+async fn next_or_heartbeat<F: Feed>(feed: &mut F, heartbeat: Option<Duration>) -> Option<Bytes> {
+    match heartbeat {
+        Some(limit) => within(limit, feed.next()).await.unwrap_or(Some(HEARTBEAT)),
+        None => feed.next().await,
+    }
+}
+
+fn body<F: Feed>(stream: Stream<F>) -> Body {
+    let pieces = stream::unfold(stream, |mut stream| async move {
+        let piece = stream.next().await?;
+        Some((Ok::<_, std::convert::Infallible>(piece), stream))
+    });
+    Body::from_stream(pieces)
+}
+
+/// How streams behave.
+#[derive(Debug, Clone)]
+pub(in crate::http) struct Manners {
+    pub(in crate::http) heartbeat: Duration,
+    pub(in crate::http) retry: Duration,
+    pub(in crate::http) closing: watch::Receiver<bool>,
+}
+
+/// Server-sent events. The opening tells the reader when to come again.
+pub(in crate::http) fn event_stream<F: Feed>(feed: F, manners: &Manners, count: FollowerCount) -> Response {
+    let retry = Bytes::from(format!("retry: {}\n\n", manners.retry.as_millis()));
+    let body = body(Stream {
+        feed,
+        opening: Some(retry),
+        heartbeat: Some(manners.heartbeat),
+        closing: manners.closing.clone(),
+        _count: count,
+    });
+    streamed("text/event-stream", body)
+}
+
+/// Anything else that comes in pieces.
+pub(in crate::http) fn plain_stream<F: Feed>(
+    feed: F,
+    manners: &Manners,
+    count: FollowerCount,
+    content_type: &'static str,
+) -> Response {
+    let closing = manners.closing.clone();
+    let body = body(Stream { feed, opening: None, heartbeat: None, closing, _count: count });
+    streamed(content_type, body)
+}
+
+/// The same with a sign of life, for readers that pass over comments.
+pub(in crate::http) fn chunk_stream<F: Feed>(feed: F, manners: &Manners, count: FollowerCount) -> Response {
+    let (heartbeat, closing) = (Some(manners.heartbeat), manners.closing.clone());
+    let body = body(Stream { feed, opening: None, heartbeat, closing, _count: count });
+    let mut response = streamed("text/event-stream", body);
+    response.headers_mut().insert("x-vercel-ai-ui-message-stream", HeaderValue::from_static("v1"));
+    response
+}
+
+fn streamed(content_type: &'static str, body: Body) -> Response {
+    let mut response = (StatusCode::OK, body).into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response
+}
+
+/// Pieces of one answer in one.
+pub(in crate::http) fn joined<'a>(pieces: impl ExactSizeIterator<Item = &'a Bytes> + Clone) -> Bytes {
+    let mut first = pieces.clone();
+    match (first.next(), first.len()) {
+        (Some(only), 0) => only.clone(),
+        _ => {
+            let mut all = Vec::with_capacity(pieces.clone().map(Bytes::len).sum());
+            pieces.for_each(|piece| all.extend_from_slice(piece));
+            Bytes::from(all)
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! One reader of one run: behind, it reads the journal; caught up, it shares the tail; too slow, it is told and reads
+//! the journal again. It holds a place and nothing else while nothing happens.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+use tokio::task::JoinError;
+
+use super::frame::Frame;
+use super::hub::Hub;
+use super::tail::{Batch, Ended, Offer, Tail, read_batch};
+use crate::http::desk::Reading;
+use crate::http::error::ApiError;
+use crate::model::TerminalState;
+use crate::store::{After, Follow, StoreError};
+
+/// Frames, and bytes of them, that are handed on at a time: what a reader that takes nothing may keep in memory.
+const HANDED_FRAMES_MAX: usize = 64;
+const HANDED_BYTES_MAX: usize = 64 * 1024;
+
+/// What comes next for a reader.
+#[derive(Debug)]
+pub(in crate::http) enum Next {
+    /// Events, in order.
+    Frames(Vec<Frame>),
+    /// The reader was too slow. What follows comes from disk, and nothing is missing.
+    Gap {
+        /// The last event that it has.
+        after_seq: u64,
+    },
+    /// The number that it gave is beyond everything that is there.
+    Ahead {
+        /// The last event that is there.
+        last_seq: u64,
+    },
+    /// It has everything that is there now. Only for those who do not wait.
+    CaughtUp,
+    /// The run has ended.
+    End(Ended),
+    /// The journal could not be read.
+    Failed,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// About to open the journal at this place.
+    Unopened(u64),
+    /// About to read.
+    Behind(Box<Follow>),
+    Reading(Reading<Result<Read, StoreError>>),
+    /// Up to this place.
+    CaughtUp(u64),
+    Over(Ended),
+    Failed,
+}
+
+type Read = (Batch, Box<Follow>);
+
+/// A reader of a run.
+#[derive(Debug)]
+pub(in crate::http) struct Follower {
+    hub: Arc<Hub>,
+    tail: Arc<Tail>,
+    news: watch::Receiver<u64>,
+    stage: Stage,
+    after_seq: u64,
+    last_seq: u64,
+    last_end: Option<TerminalState>,
+    /// Whether it waits for more than is there.
+    waits: bool,
+}
+
+impl Follower {
+    /// A reader who has everything up to this event; 0 for nothing. If the tail still has what it lacks, nothing is read.
+    pub(in crate::http) fn new(hub: &Arc<Hub>, tail: Arc<Tail>, after_seq: u64, waits: bool) -> Self {
+        let news = tail.subscribe();
+        let shared = Some(after_seq).filter(|seq| *seq > 0 && waits).and_then(|seq| tail.place_behind(seq));
+        let stage = shared.map_or(Stage::Unopened(0), Stage::CaughtUp);
+        let hub = hub.clone();
+        Follower { hub, tail, news, stage, after_seq, last_seq: after_seq, last_end: None, waits }
+    }
+
+    /// The last event that it was given, or said to have.
+    pub(in crate::http) fn last_seq(&self) -> u64 {
+        self.last_seq
+    }
+
+    pub(in crate::http) fn tail(&self) -> &Arc<Tail> {
+        &self.tail
+    }
+
+    /// Takes what is there, and waits for no more.
+    pub(in crate::http) fn stop_waiting(&mut self) {
+        self.waits = false;
+    }
+
+    /// Begins again with the first event.
+    pub(in crate::http) fn start_over(&mut self) {
+        (self.stage, self.after_seq, self.last_seq) = (Stage::Unopened(0), 0, 0);
+    }
+
+    /// What comes next. Whoever stops waiting for it loses nothing.
+    pub(in crate::http) async fn next(&mut self) -> Next {
+        loop {
+            match &mut self.stage {
+                Stage::Unopened(_) | Stage::Behind(_) => self.begin_reading(),
+                Stage::Reading(reading) => {
+                    let read = reading.await;
+                    if let Some(next) = self.take_read(read) {
+                        return next;
+                    }
+                }
+                Stage::CaughtUp(place) => {
+                    let place = *place;
+                    self.news.mark_unchanged();
+                    match self.tail.offer(place, HANDED_FRAMES_MAX, HANDED_BYTES_MAX) {
+                        Offer::NotYet if !self.waits => return Next::CaughtUp,
+                        // The tail is held, and so is whoever tells.
+                        Offer::NotYet => drop(self.news.changed().await),
+                        offer => {
+                            if let Some(next) = self.take_offer(place, offer) {
+                                return next;
+                            }
+                        }
+                    }
+                }
+                Stage::Over(ended) => return Next::End(*ended),
+                Stage::Failed => return Next::Failed,
+            }
+        }
+    }
+
+    fn begin_reading(&mut self) {
+        let (store, tail, after) = (self.hub.store().clone(), self.tail.clone(), After::Seq(self.last_seq));
+        let stage = std::mem::replace(&mut self.stage, Stage::Failed);
+        self.stage = Stage::Reading(self.hub.desk.read(move || {
+            let mut follow = match stage {
+                Stage::Behind(follow) => follow,
+                Stage::Unopened(place) => Box::new(store.follow_at(&tail.session, &tail.run, after, place)?),
+                _ => unreachable!("it is about to read"),
+            };
+            read_batch(&mut follow, &tail.run).map(|batch| (batch, follow))
+        }));
+    }
+
+    fn take_read(&mut self, read: Result<Result<Result<Read, StoreError>, ApiError>, JoinError>) -> Option<Next> {
+        self.stage = Stage::Failed;
+        let Ok(Ok(Ok((batch, follow)))) = read else { return Some(Next::Failed) };
+        if batch.is_caught_up && batch.frames.is_empty() && follow.last_seq() < self.after_seq {
+            return Some(Next::Ahead { last_seq: follow.last_seq() });
+        }
+        let Batch { frames, is_caught_up, is_over } = batch;
+        self.note(&frames);
+        self.stage = match is_over {
+            true => Stage::Over(self.last_end.map_or(Ended::Gone, Ended::As)),
+            false if is_caught_up && !self.waits => Stage::CaughtUp(follow.read_to()),
+            false if is_caught_up => self.join(follow),
+            false => Stage::Behind(follow),
+        };
+        (!frames.is_empty()).then_some(Next::Frames(frames))
+    }
+
+    /// Shares the tail, if that has everything from here on; else goes on reading.
+    fn join(&self, follow: Box<Follow>) -> Stage {
+        self.tail.join(follow, &self.hub.desk).map_or_else(Stage::Behind, Stage::CaughtUp)
+    }
+
+    fn take_offer(&mut self, place: u64, offer: Offer) -> Option<Next> {
+        match offer {
+            Offer::Frames(frames, next) => {
+                self.hub.note_lag(self.tail.lag(place));
+                self.stage = Stage::CaughtUp(next);
+                self.note(&frames);
+                Some(Next::Frames(frames))
+            }
+            Offer::Ended(ended, _) => {
+                self.stage = Stage::Over(ended);
+                None
+            }
+            Offer::Behind => Some(self.fall_back(place)),
+            Offer::Failed | Offer::NotYet => {
+                self.stage = Stage::Failed;
+                None
+            }
+        }
+    }
+
+    /// The tail has gone on without it.
+    fn fall_back(&mut self, place: u64) -> Next {
+        self.hub.note_gap();
+        (self.stage, self.after_seq) = (Stage::Unopened(place), 0);
+        Next::Gap { after_seq: self.last_seq }
+    }
+
+    fn note(&mut self, frames: &[Frame]) {
+        for frame in frames {
+            self.last_seq = frame.seq.unwrap_or(self.last_seq);
+            self.last_end = frame.terminal.or(self.last_end);
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Who follows what: one tail for each run that somebody follows, one bell for each session.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+use tokio::sync::broadcast;
+
+use super::list::ListTail;
+use super::tail::Tail;
+use crate::http::desk::Desk;
+use crate::http::error::ApiError;
+use crate::http::metrics::Metrics;
+use crate::model::{RunId, SessionId};
+use crate::store::{After, Change, Follow, Store};
+
+/// Runs that begin before somebody who follows a session has heard of the first of them. Beyond that it looks itself.
+const BEGUN_MAX: usize = 16;
+
+/// After how many new entries those of whom nobody is left are cleared away.
+const CLEAR_AFTER: usize = 1_024;
+
+/// What happens in a session that somebody follows.
+#[derive(Debug, Clone)]
+pub(in crate::http) enum SessionNews {
+    /// A run has begun.
+    Begun(RunId),
+    /// The session is gone.
+    Deleted,
+}
+
+/// All that is followed.
+#[derive(Debug)]
+pub(in crate::http) struct Hub {
+    store: Store,
+    pub(in crate::http) desk: Arc<Desk>,
+    pub(in crate::http) metrics: Arc<Metrics>,
+    pub(in crate::http) list: Arc<ListTail>,
+    tails: Mutex<HashMap<(SessionId, RunId), Weak<Tail>>>,
+    sessions: Mutex<HashMap<SessionId, Weak<broadcast::Sender<SessionNews>>>>,
+}
+
+impl Hub {
+    pub(in crate::http) fn new(store: &Store, desk: Arc<Desk>, metrics: Arc<Metrics>) -> Arc<Self> {
+        let hub = Arc::new(Hub {
+            store: store.clone(),
+            desk,
+            metrics,
+            list: Arc::new(ListTail::default()),
+            tails: Mutex::default(),
+            sessions: Mutex::default(),
+        });
+        // The store outlives its server at times, and must not hold it.
+        let told = Arc::downgrade(&hub);
+        store.on_change(move |change| told.upgrade().iter().for_each(|hub| hub.hear(change)));
+        hub
+    }
+
+    pub(in crate::http) fn store(&self) -> &Store {
+        &self.store
+    }
+
+    fn hear(&self, change: &Change) {
+        self.list.hear(change);
+        let news = match change {
+            Change::Saved(_) => return,
+            Change::Deleted(_) => SessionNews::Deleted,
+            Change::Begun(_, run) => SessionNews::Begun(run.clone()),
+        };
+        let listening = self.sessions.lock().get(change.session()).and_then(Weak::upgrade);
+        // Nobody listens any more, perhaps.
+        listening.iter().for_each(|sender| drop(sender.send(news.clone())));
+    }
+
+    /// The tail of a run. As long as anybody holds it, everybody gets the same one.
+    pub(in crate::http) fn tail(&self, session: &SessionId, run: &RunId) -> Arc<Tail> {
+        let mut tails = self.tails.lock();
+        let key = (session.clone(), run.clone());
+        if let Some(tail) = tails.get(&key).and_then(Weak::upgrade).filter(|tail| !tail.is_spent()) {
+            return tail;
+        }
+        if tails.len() >= CLEAR_AFTER && tails.len().is_power_of_two() {
+            tails.retain(|_, tail| tail.strong_count() > 0);
+        }
+        let tail = Tail::new(session, run);
+        tails.insert(key, Arc::downgrade(&tail));
+        tail
+    }
+
+    /// Has a run looked at soon by those who follow it: it may have been opened again.
+    pub(in crate::http) fn ring(&self, session: &SessionId, run: &RunId) {
+        let tail = self.tails.lock().get(&(session.clone(), run.clone())).and_then(Weak::upgrade);
+        tail.iter().for_each(|tail| tail.ring());
+    }
+
+    /// Hears what happens in a session, for as long as both are held.
+    pub(in crate::http) fn listen(
+        &self,
+        session: &SessionId,
+    ) -> (Arc<broadcast::Sender<SessionNews>>, broadcast::Receiver<SessionNews>) {
+        let mut sessions = self.sessions.lock();
+        if let Some(sender) = sessions.get(session).and_then(Weak::upgrade) {
+            let receiver = sender.subscribe();
+            return (sender, receiver);
+        }
+        if sessions.len() >= CLEAR_AFTER && sessions.len().is_power_of_two() {
+            sessions.retain(|_, sender| sender.strong_count() > 0);
+        }
+        let (sender, receiver) = broadcast::channel(BEGUN_MAX);
+        let sender = Arc::new(sender);
+        sessions.insert(session.clone(), Arc::downgrade(&sender));
+        (sender, receiver)
+    }
+
+    /// Opens a run's journal to be read from a place on.
+    pub(in crate::http) async fn open(&self, tail: &Tail, after: After, offset: u64) -> Result<Follow, ApiError> {
+        let (store, session, run) = (self.store.clone(), tail.session.clone(), tail.run.clone());
+        let opened = self.desk.read(move || store.follow_at(&session, &run, after, offset)).await;
+        Ok(opened.map_err(|broken| ApiError::broken(broken.to_string()))???)
+    }
+
+    pub(in crate::http) fn note_lag(&self, bytes: u64) {
+        self.metrics.follower_lag.note(bytes);
+    }
+
+    pub(in crate::http) fn note_gap(&self) {
+        self.metrics.gaps.add(1);
+    }
+
+    /// How many runs are followed.
+    pub(in crate::http) fn followed_runs(&self) -> usize {
+        self.tails.lock().values().filter(|tail| tail.strong_count() > 0).count()
+    }
+}

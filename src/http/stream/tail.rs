@@ -1,0 +1,322 @@
+//! The end of a run's journal, shared by all who have caught up with it: a ring of the last frames, filled by one task
+//! that reads the journal whenever there may be more.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::{Notify, watch};
+
+use super::frame::Frame;
+use crate::http::desk::Desk;
+use crate::http::time::within;
+use crate::model::{RunId, SessionId, TerminalState};
+use crate::store::{Follow, StoreError};
+
+/// Frames that a tail holds for those who are a little behind.
+const RING_FRAMES_MAX: usize = 1_024;
+/// Bytes of these frames, unless a single one has more.
+const RING_BYTES_MAX: usize = 256 * 1024;
+/// Events, and bytes of them, that are read at a time.
+const BATCH_EVENTS_MAX: usize = 256;
+const BATCH_BYTES_MAX: usize = 256 * 1024;
+
+/// How long a notification is trusted to come. The silence grows, the looks become rarer; a run is never left for dead
+/// for longer than the longest.
+const RECHECK_FIRST: Duration = Duration::from_millis(200);
+const RECHECK_MAX: Duration = Duration::from_secs(4);
+/// After how long a silence the file and the ring are let go.
+const REST_AFTER: Duration = Duration::from_secs(1);
+
+/// How a run's stream ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::http) enum Ended {
+    /// With an event that says so.
+    As(TerminalState),
+    /// Its session or its journal is gone, or can never be ended.
+    Gone,
+}
+
+impl Ended {
+    /// The word that readers are told.
+    pub(in crate::http) fn as_str(self) -> &'static str {
+        match self {
+            Ended::As(state) => state.as_str(),
+            Ended::Gone => "gone",
+        }
+    }
+}
+
+/// A run that somebody follows.
+#[derive(Debug)]
+pub(in crate::http) struct Tail {
+    pub(in crate::http) session: SessionId,
+    pub(in crate::http) run: RunId,
+    ring: Mutex<Ring>,
+    /// Counts what was added.
+    changed: watch::Sender<u64>,
+    /// Wakes the task that reads.
+    bell: Arc<Notify>,
+}
+
+#[derive(Debug, Default)]
+struct Ring {
+    frames: VecDeque<Frame>,
+    bytes: usize,
+    /// The part of the journal that the frames are all of.
+    from: u64,
+    to: u64,
+    last_seq: u64,
+    has_reader: bool,
+    ended: Option<Ended>,
+    has_failed: bool,
+}
+
+/// What a tail has for somebody at a place.
+#[derive(Debug)]
+pub(in crate::http) enum Offer {
+    /// These frames; the next ones begin at this place.
+    Frames(Vec<Frame>, u64),
+    /// Nothing yet.
+    NotYet,
+    /// Nothing any more.
+    Ended(Ended, u64),
+    /// What belongs there is only on disk by now.
+    Behind,
+    /// The journal could not be read.
+    Failed,
+}
+
+/// What was read of a journal at a time.
+#[derive(Debug)]
+pub(in crate::http) struct Batch {
+    pub(in crate::http) frames: Vec<Frame>,
+    /// Nothing more is there at the moment.
+    pub(in crate::http) is_caught_up: bool,
+    /// Nothing more will come.
+    pub(in crate::http) is_over: bool,
+}
+
+/// Reads a bounded part of what is there. A run whose producer is gone is ended, if this is the end of it.
+pub(in crate::http) fn read_batch(follow: &mut Follow, run: &RunId) -> Result<Batch, StoreError> {
+    let (mut frames, mut bytes) = (Vec::new(), 0);
+    loop {
+        while frames.len() < BATCH_EVENTS_MAX && bytes < BATCH_BYTES_MAX {
+            let Some(event) = follow.poll()? else { break };
+            let frame = Frame::new(run, &event);
+            bytes += frame.bytes();
+            frames.push(frame);
+        }
+        if let Some(last) = frames.last() {
+            let is_caught_up = frames.len() < BATCH_EVENTS_MAX && bytes < BATCH_BYTES_MAX;
+            let is_over = is_caught_up && last.terminal.is_some() && follow.is_over()?;
+            return Ok(Batch { frames, is_caught_up, is_over });
+        }
+        let read_to = follow.read_to();
+        let is_over = follow.is_over()?;
+        // Whoever looked may just have ended it.
+        if let Some(event) = follow.poll()? {
+            let frame = Frame::new(run, &event);
+            bytes += frame.bytes();
+            frames.push(frame);
+            continue;
+        }
+        if is_over || follow.read_to() == read_to {
+            return Ok(Batch { frames, is_caught_up: true, is_over });
+        }
+    }
+}
+
+impl Tail {
+    pub(super) fn new(session: &SessionId, run: &RunId) -> Arc<Self> {
+        Arc::new(Tail {
+            session: session.clone(),
+            run: run.clone(),
+            ring: Mutex::default(),
+            changed: watch::Sender::new(0),
+            bell: Arc::new(Notify::new()),
+        })
+    }
+
+    /// Has the journal looked at soon.
+    pub(super) fn ring(&self) {
+        self.bell.notify_one();
+    }
+
+    /// Whether nobody can join it any more, because its journal could not be read.
+    pub(super) fn is_spent(&self) -> bool {
+        self.ring.lock().has_failed
+    }
+
+    pub(in crate::http) fn subscribe(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+
+    /// The place behind an event that the ring still has, and whether the number is beyond everything that is there.
+    pub(in crate::http) fn place_behind(&self, seq: u64) -> Option<u64> {
+        let ring = self.ring.lock();
+        if !ring.has_reader || ring.has_failed {
+            return None;
+        }
+        if seq == ring.last_seq && ring.last_seq > 0 {
+            return Some(ring.to);
+        }
+        let at = ring.frames.iter().position(|frame| frame.seq == Some(seq))?;
+        Some(ring.frames.get(at + 1).map_or(ring.to, |next| next.offset))
+    }
+
+    /// Somebody has read everything up to here and goes on with the tail. The `Follow` of the first becomes the tail's
+    /// own. One who is not even there where the ring begins gets its own back.
+    pub(in crate::http) fn join(self: &Arc<Self>, follow: Box<Follow>, desk: &Arc<Desk>) -> Result<u64, Box<Follow>> {
+        let place = follow.read_to();
+        let mut ring = self.ring.lock();
+        if ring.has_reader {
+            return if place >= ring.from { Ok(place) } else { Err(follow) };
+        }
+        (ring.from, ring.to, ring.last_seq) = (place, place, follow.last_seq());
+        ring.has_reader = true;
+        drop(ring);
+        let (tail, bell) = (Arc::downgrade(self), self.bell.clone());
+        tokio::spawn(Pump { tail, bell, run: self.run.clone(), desk: desk.clone() }.run(*follow));
+        Ok(place)
+    }
+
+    /// What there is for somebody who has everything before this place.
+    pub(in crate::http) fn offer(&self, place: u64, frames_max: usize, bytes_max: usize) -> Offer {
+        let ring = self.ring.lock();
+        if place < ring.from {
+            return Offer::Behind;
+        }
+        let first = ring.frames.partition_point(|frame| frame.offset < place);
+        let (mut frames, mut bytes) = (Vec::new(), 0);
+        for frame in ring.frames.range(first..).take(frames_max) {
+            if bytes > 0 && bytes + frame.bytes() > bytes_max {
+                break;
+            }
+            bytes += frame.bytes();
+            frames.push(frame.clone());
+        }
+        if frames.is_empty() {
+            return match ring.ended {
+                Some(ended) => Offer::Ended(ended, ring.last_seq),
+                None if ring.has_failed => Offer::Failed,
+                None => Offer::NotYet,
+            };
+        }
+        let next = ring.frames.get(first + frames.len()).map_or(ring.to, |next| next.offset);
+        Offer::Frames(frames, next)
+    }
+
+    /// How far somebody at this place is behind.
+    pub(in crate::http) fn lag(&self, place: u64) -> u64 {
+        self.ring.lock().to.saturating_sub(place)
+    }
+
+    fn push(&self, frames: Vec<Frame>, to: u64) {
+        let mut ring = self.ring.lock();
+        for frame in frames {
+            ring.last_seq = ring.last_seq.max(frame.seq.unwrap_or(0));
+            ring.bytes += frame.bytes();
+            ring.frames.push_back(frame);
+        }
+        ring.to = to;
+        ring.make_room();
+        drop(ring);
+        self.tell();
+    }
+
+    fn end(&self, ended: Option<Ended>) {
+        let mut ring = self.ring.lock();
+        ring.has_failed = ended.is_none();
+        ring.ended = ended;
+        drop(ring);
+        self.tell();
+    }
+
+    /// Whoever is still behind reads from disk.
+    fn clear(&self) {
+        let mut ring = self.ring.lock();
+        ring.frames = VecDeque::new();
+        (ring.bytes, ring.from) = (0, ring.to);
+    }
+
+    fn tell(&self) {
+        self.changed.send_modify(|count| *count += 1);
+    }
+}
+
+impl Drop for Tail {
+    fn drop(&mut self) {
+        self.bell.notify_one();
+    }
+}
+
+impl Ring {
+    fn make_room(&mut self) {
+        while self.frames.len() > RING_FRAMES_MAX || (self.bytes > RING_BYTES_MAX && self.frames.len() > 1) {
+            let Some(gone) = self.frames.pop_front() else { break };
+            self.bytes -= gone.bytes();
+            self.from = self.frames.front().map_or(self.to, |next| next.offset);
+        }
+    }
+}
+
+/// The task that fills a tail for as long as anybody follows.
+struct Pump {
+    tail: Weak<Tail>,
+    bell: Arc<Notify>,
+    run: RunId,
+    desk: Arc<Desk>,
+}
+
+impl Pump {
+    async fn run(self, mut follow: Follow) {
+        let bell = self.bell.clone();
+        follow.ring(Arc::new(move || bell.notify_one()));
+        follow.pass_over_nothing();
+        let mut last_end = None;
+        let mut silence = Duration::ZERO;
+        while self.tail.strong_count() > 0 {
+            let Some((read, given_back)) = self.read(follow).await else { return self.fail() };
+            follow = given_back;
+            let Ok(batch) = read else { return self.fail() };
+            let Some(tail) = self.tail.upgrade() else { return };
+            last_end = batch.frames.iter().rev().find_map(|frame| frame.terminal).or(last_end);
+            if let Some(last) = batch.frames.last() {
+                silence = Duration::ZERO;
+                let to = if batch.is_caught_up { follow.read_to() } else { last.end() };
+                tail.push(batch.frames, to);
+            }
+            if batch.is_over {
+                return tail.end(Some(last_end.map_or(Ended::Gone, Ended::As)));
+            }
+            drop(tail);
+            if batch.is_caught_up {
+                silence = self.wait(silence, &mut follow).await;
+            }
+        }
+    }
+
+    async fn read(&self, mut follow: Follow) -> Option<(Result<Batch, StoreError>, Follow)> {
+        let run = self.run.clone();
+        self.desk.read(move || (read_batch(&mut follow, &run), follow)).await.ok()?.ok()
+    }
+
+    /// Waits for the bell, or as long as it is trusted. Gives how long it has been silent.
+    async fn wait(&self, silence: Duration, follow: &mut Follow) -> Duration {
+        let limit = silence.clamp(RECHECK_FIRST, RECHECK_MAX);
+        if within(limit, self.bell.notified()).await.is_some() {
+            return Duration::ZERO;
+        }
+        if silence >= REST_AFTER {
+            follow.rest();
+            self.tail.upgrade().iter().for_each(|tail| tail.clear());
+        }
+        silence + limit
+    }
+
+    fn fail(&self) {
+        self.tail.upgrade().iter().for_each(|tail| tail.end(None));
+    }
+}

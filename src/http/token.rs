@@ -1,0 +1,138 @@
+//! Tokens: who may read, who may change. Compared in constant time, and never shown.
+
+use std::fmt;
+
+use subtle::{Choice, ConstantTimeEq};
+
+/// Characters of the shortest token that is taken: one that can be guessed keeps nobody out.
+const TOKEN_CHARS_MIN: usize = 16;
+/// Characters of the longest.
+const TOKEN_CHARS_MAX: usize = 512;
+/// Tokens of one file.
+const TOKENS_MAX: usize = 1_000;
+
+/// What a token allows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// To look.
+    Read,
+    /// To look and to change.
+    Write,
+}
+
+struct Token {
+    secret: Box<str>,
+    access: Access,
+}
+
+/// The tokens of a server.
+#[derive(Default)]
+pub struct Tokens {
+    tokens: Vec<Token>,
+}
+
+impl fmt::Debug for Tokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} tokens", self.tokens.len())
+    }
+}
+
+/// A file of tokens that cannot be used. It never says what a token is.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BadTokens {
+    /// A line is no token.
+    #[error("line {line} is no token: write {TOKEN_CHARS_MIN} to {TOKEN_CHARS_MAX} visible characters without spaces, and `read-only` behind it if it must not change anything")]
+    Line {
+        /// Its number.
+        line: usize,
+    },
+    /// There is none in it.
+    #[error("there is no token in it: write one on each line, for instance the output of `openssl rand -hex 32`")]
+    None,
+    /// There are too many in it.
+    #[error("there are more than {TOKENS_MAX} tokens in it: take out those that nobody uses")]
+    TooMany,
+}
+
+impl Tokens {
+    /// Reads the text of a token file: one token a line, perhaps with `read-only` behind it; `#` begins a comment line.
+    pub fn parse(text: &str) -> Result<Self, BadTokens> {
+        let mut tokens = Vec::new();
+        for (at, line) in text.lines().enumerate() {
+            let line = line.trim();
+            if !line.is_empty() && !line.starts_with('#') {
+                tokens.push(parse_line(line).ok_or(BadTokens::Line { line: at + 1 })?);
+            }
+        }
+        match tokens.len() {
+            0 => Err(BadTokens::None),
+            1..=TOKENS_MAX => Ok(Tokens { tokens }),
+            _ => Err(BadTokens::TooMany),
+        }
+    }
+
+    /// Whether everybody may do everything.
+    pub fn is_empty(&self) -> bool {
+        self.tokens.is_empty()
+    }
+
+    /// What somebody with this token may do. Takes as long whichever token it is, and if it is none.
+    pub fn access(&self, given: &str) -> Option<Access> {
+        let (mut may_read, mut may_write) = (Choice::from(0), Choice::from(0));
+        for Token { secret, access } in &self.tokens {
+            let is_it = secret.as_bytes().ct_eq(given.as_bytes());
+            may_read |= is_it;
+            may_write |= is_it & Choice::from(u8::from(*access == Access::Write));
+        }
+        match (bool::from(may_write), bool::from(may_read)) {
+            (true, _) => Some(Access::Write),
+            (false, true) => Some(Access::Read),
+            (false, false) => None,
+        }
+    }
+}
+
+fn parse_line(line: &str) -> Option<Token> {
+    let mut words = line.split_whitespace();
+    let secret = words.next()?;
+    let access = match (words.next(), words.next()) {
+        (None, _) => Access::Write,
+        (Some("read-only"), None) => Access::Read,
+        _ => return None,
+    };
+    let is_plain = secret.bytes().all(|byte| byte.is_ascii_graphic());
+    let fits = (TOKEN_CHARS_MIN..=TOKEN_CHARS_MAX).contains(&secret.len()) && is_plain;
+    fits.then(|| Token { secret: secret.into(), access })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn several_tokens_some_of_which_only_read() {
+        let tokens = Tokens::parse("# ours\nabcdefghijklmnop\n\n ponmlkjihgfedcba  read-only \r\n").unwrap();
+        assert_eq!(tokens.access("abcdefghijklmnop"), Some(Access::Write));
+        assert_eq!(tokens.access("ponmlkjihgfedcba"), Some(Access::Read));
+        for no in ["", "abcdefghijklmno", "abcdefghijklmnopq", "read-only", "# ours"] {
+            assert_eq!(tokens.access(no), None, "{no}");
+        }
+    }
+
+    #[test]
+    fn the_same_token_twice_allows_what_any_of_its_lines_allows() {
+        let tokens = Tokens::parse("abcdefghijklmnop read-only\nabcdefghijklmnop").unwrap();
+        assert_eq!(tokens.access("abcdefghijklmnop"), Some(Access::Write));
+    }
+
+    #[test]
+    fn a_file_that_protects_nothing_is_refused_without_quoting_it() {
+        assert_eq!(Tokens::parse("\n# none\n").unwrap_err(), BadTokens::None);
+        for bad in ["short", "abcdefghijklmnop readonly", "abcdefghijklmnop read-only x", "abcdefghijklmn\u{e9}p"] {
+            let error = Tokens::parse(&format!("\n{bad}")).unwrap_err();
+            assert_eq!(error, BadTokens::Line { line: 2 });
+            assert!(!error.to_string().contains(bad));
+        }
+        assert!(!format!("{:?}", Tokens::parse("abcdefghijklmnop").unwrap()).contains("abc"));
+    }
+}
