@@ -11,6 +11,7 @@ pub mod format;
 pub mod index;
 pub mod journal;
 pub mod limits;
+pub mod meter;
 pub mod model;
 pub mod recovery;
 #[cfg(feature = "run")]

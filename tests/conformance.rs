@@ -31,6 +31,7 @@ impl Backend {
             entropy: Arc::new(SystemEntropy),
             core_dir: None,
             commit: CommitOptions { segment_bytes: 4096, ..CommitOptions::default() },
+            meter: Arc::default(),
         };
         Ok(Arc::new(FileStorage::open(self.disk.clone(), &self.root, options)?))
     }
@@ -368,6 +369,7 @@ fn a_network_file_system_is_written_only_if_allowed_and_always_read() {
                 entropy,
                 core_dir: None,
                 commit: CommitOptions::default(),
+                meter: Arc::default(),
             },
         )
     };

@@ -5,7 +5,7 @@ use std::path::Path;
 
 /// Layers from bottom to top. A file may name its own layer and those before it.
 const LAYERS: &[&[&str]] = &[
-    &["limits", "clock", "entropy", "model"],
+    &["limits", "clock", "entropy", "meter", "model"],
     &["format"],
     &["storage"],
     &["journal", "sidecar", "index"],

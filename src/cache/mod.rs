@@ -28,6 +28,15 @@ impl Default for CacheOptions {
     }
 }
 
+/// How much a cache holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CacheSize {
+    /// How many sessions.
+    pub sessions: usize,
+    /// How many bytes of them.
+    pub bytes: usize,
+}
+
 /// What the holder of a cached value tells of it.
 pub trait Weighed {
     /// The bytes that it takes.
@@ -160,6 +169,12 @@ impl<V: Weighed, E: Clone> Cache<V, E> {
         let mut ids: Vec<(u64, &SessionId)> = held.values.iter().map(|(id, slot)| (slot.tick, id)).collect();
         ids.sort_unstable();
         ids.into_iter().map(|(_, id)| id.clone()).collect()
+    }
+
+    /// How much is held.
+    pub fn size(&self) -> CacheSize {
+        let held = self.held.lock();
+        CacheSize { sessions: held.values.len(), bytes: held.bytes }
     }
 
     /// The bytes of what is held.

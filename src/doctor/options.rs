@@ -83,6 +83,7 @@ impl DoctorOptions {
             entropy: self.entropy.clone(),
             core_dir: self.core_dir.clone(),
             commit: crate::storage::CommitOptions::default(),
+            meter: Arc::default(),
         }
     }
 }

@@ -11,6 +11,7 @@ use super::shelf::Shelf;
 use crate::clock::{Clock, Timestamp};
 use crate::format::{LineEncoder, LineShape, Record, Scanner};
 use crate::limits::{IDLE_LINES_BYTES_MAX, SEQ_MAX};
+use crate::meter::{Answered, Meter, Tally};
 use crate::model::{Event, InvalidEvent, RunId, SessionId};
 use crate::storage::{AppendFailure, Durability, Durable, JournalWriter, OpenedJournal, Seal, StorageError, Ticket};
 
@@ -80,6 +81,8 @@ pub struct RunJournal {
     /// When it was last appended to. Nobody who asks need know exactly.
     last_used_micros: AtomicI64,
     shelf: Arc<Shelf>,
+    /// Only whoever holds the pen counts.
+    tally: Tally,
     own: Weak<RunJournal>,
 }
 
@@ -149,6 +152,7 @@ impl RunJournal {
         opened: OpenedJournal,
         clock: Arc<dyn Clock>,
         shelf: Arc<Shelf>,
+        meter: &Arc<Meter>,
     ) -> Arc<Self> {
         let position = Position { last_seq: opened.tail.last_seq, seal: opened.tail.seal };
         let progress = Progress::default();
@@ -172,6 +176,7 @@ impl RunJournal {
             progress: Arc::new(progress),
             last_used_micros: AtomicI64::new(0),
             shelf,
+            tally: meter.tally(),
             own: own.clone(),
         })
     }
@@ -287,9 +292,15 @@ impl RunJournal {
         durability: Durability,
         now: Timestamp,
     ) -> Result<Appended, AppendError> {
-        let plan = self.plan(pen, events, now)?;
-        let written = self.write(pen, durability);
-        self.answer(plan, durability, &written)
+        let answer = match self.plan(pen, events, now) {
+            Ok(plan) => {
+                let written = self.write(pen, durability);
+                self.answer(plan, durability, &written)
+            }
+            Err(refusal) => Err(refusal),
+        };
+        self.tally.answered(answered(&answer));
+        answer
     }
 
     #[cold]
@@ -319,6 +330,7 @@ impl RunJournal {
         let written = self.write(pen, if is_durable { Durability::Durable } else { Durability::Buffered });
         for (request, plan) in requests.iter().zip(plans) {
             let answer = plan.and_then(|plan| self.answer(plan, request.durability, &written));
+            self.tally.answered(answered(&answer));
             *request.answer.lock() = Some(answer);
         }
     }
@@ -364,7 +376,9 @@ impl RunJournal {
         if std::mem::take(&mut pen.is_resting) {
             self.shelf.take_place(&self.own);
         }
+        let before = pen.position.last_seq;
         let written = pen.write(durability);
+        self.tally.wrote(written.last_seq - before, written.bytes as u64);
         if written.outcome.as_ref().map_or(true, Ticket::has_failed) {
             self.note_failure(pen, durability);
         } else if pen.position.seal == Seal::Open {
@@ -409,6 +423,15 @@ impl RunJournal {
             Err(error) => Ticket::failed(error.clone()),
         };
         Ok(Appended { first_seq: plan.first_seq, last_seq: plan.last_seq, ticket })
+    }
+}
+
+#[inline(always)]
+fn answered(answer: &Result<Appended, AppendError>) -> Answered {
+    match answer {
+        Ok(_) => Answered::Taken,
+        Err(AppendError::Failed { .. }) => Answered::Failed,
+        Err(_) => Answered::Refused,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::format::{EventRef, Record};
+use crate::format::{DamageKind, EventRef, Record};
 use crate::journal::{JournalReader, RunEnd};
 use crate::model::fold::{ATTEMPT_EVENT, Folded, Folder, Provenance};
 use crate::model::{
@@ -75,13 +75,15 @@ pub struct Evidence {
     pub error_row: Option<Row>,
     /// What the agent calls the conversation, if it said so.
     pub agent: Option<AgentSession>,
+    /// How many places of its journal are damaged. A torn end is none: any crash may leave one.
+    pub damaged: u64,
 }
 
 impl Evidence {
     /// What is known of a run that can have no journal, or has none.
     fn none(journal: JournalState) -> Self {
         let (folded, ending) = (Folded::default(), Ending::Unknown);
-        Evidence { journal, folded, ending, failure: None, is_ours: false, error_row: None, agent: None }
+        Evidence { journal, folded, ending, failure: None, is_ours: false, error_row: None, agent: None, damaged: 0 }
     }
 
     /// How much of the journal was read, if more may come.
@@ -122,10 +124,9 @@ pub fn read(storage: &Arc<dyn Storage>, session: &SessionId, run: &RunId) -> Res
         return Ok(Evidence::none(JournalState::Arriving));
     };
     let mut read = Reading::default();
-    reader.show_all(|record| {
-        if let Record::Event(event) = record {
-            read.add(&event);
-        }
+    reader.show_all(|record| match record {
+        Record::Event(event) => read.add(&event),
+        Record::Damage(damage) => read.damaged += u64::from(damage.kind != DamageKind::TornTail),
     })?;
     Ok(read.finish(session, run.as_str(), reader.read_to()))
 }
@@ -138,6 +139,7 @@ struct Reading {
     /// The payload of the event that ended the run.
     last_words: String,
     agent: Option<AgentSession>,
+    damaged: u64,
 }
 
 impl Reading {
@@ -164,7 +166,7 @@ impl Reading {
         };
         let folded = self.folder.finish();
         let Some(terminal) = self.end.terminal.filter(|terminal| terminal.is_own) else {
-            return Evidence { folded, ..Evidence::none(journal) };
+            return Evidence { folded, damaged: self.damaged, ..Evidence::none(journal) };
         };
         let error_row = match (terminal.name.as_str(), terminal.seq) {
             ("apperror", Some(seq)) => error_row(&self.last_words, session, run, seq),
@@ -179,6 +181,7 @@ impl Reading {
             is_ours: terminal.is_checked,
             error_row,
             agent: self.agent,
+            damaged: self.damaged,
         }
     }
 }

@@ -53,6 +53,7 @@ impl Shared {
             return Ok(Closing::Waiting);
         }
         journal.append(&[Event::error("interrupted", GONE)], Durability::Durable)?.ticket.wait()?;
+        self.meter().dead_runs_closed.add(1);
         gate.end_lease(run);
         let resolved = self.resolve_alone(gate, session);
         journal.show_end();

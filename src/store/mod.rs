@@ -35,6 +35,7 @@ use crate::clock::{Clock, Timestamp};
 use crate::entropy::Entropy;
 use crate::index::Index;
 use crate::journal::Shelf;
+use crate::meter::Meter;
 use crate::storage::{
     Durability, FileStorage, FilesOptions, Finding, Holder, Mode, OsDisk, Purpose, SharedDisk, Storage,
 };
@@ -59,6 +60,12 @@ struct Shared {
     /// When this process took the directory over: turns that began before have no producer here.
     began_at: Timestamp,
     options: Options,
+}
+
+impl Shared {
+    fn meter(&self) -> &Arc<Meter> {
+        &self.options.meter
+    }
 }
 
 impl Drop for Shared {
@@ -107,6 +114,7 @@ impl Store {
             entropy: options.entropy.clone(),
             core_dir: options.core_dir.clone(),
             commit: options.commit,
+            meter: options.meter.clone(),
         };
         let storage = FileStorage::open(disk, path, files)?;
         Ok(Self::on_storage(Arc::new(storage), options))
@@ -115,6 +123,7 @@ impl Store {
     /// A store on any storage.
     pub fn on_storage(storage: Arc<dyn Storage>, options: Options) -> Self {
         let (clock, entropy) = (options.clock.clone(), options.entropy.clone());
+        options.meter.findings.add(storage.findings().len() as u64);
         let (gates, shelf) = (Gates::new(clock.clone()), Arc::new(Shelf::new(options.open_journals_max)));
         let (cache, began_at) = (Cache::new(options.cache), clock.now());
         let index = Index::new(storage.clone(), clock.clone());
@@ -138,6 +147,11 @@ impl Store {
     /// What was found wrong when the directory was opened, and what was done about it.
     pub fn findings(&self) -> Vec<Finding> {
         self.shared.storage.findings()
+    }
+
+    /// What the store has done so far, in numbers.
+    pub fn meter(&self) -> &Arc<Meter> {
+        self.shared.meter()
     }
 
     /// Who last took the writer's lock of a data directory, whether or not it still holds it.

@@ -7,6 +7,7 @@ use crate::cache::CacheOptions;
 use crate::clock::{Clock, SystemClock};
 use crate::entropy::{Entropy, SystemEntropy};
 use crate::limits::OPEN_JOURNALS;
+use crate::meter::Meter;
 use crate::recovery::RecoveryOptions;
 use crate::storage::{CommitOptions, Durability, open_files_max};
 
@@ -45,6 +46,8 @@ pub struct Options {
     pub clock: Arc<dyn Clock>,
     /// Gives ids and unique names.
     pub entropy: Arc<dyn Entropy>,
+    /// Counts what the store does. Stores whose options are clones of the same ones share it.
+    pub meter: Arc<Meter>,
 }
 
 impl Default for Options {
@@ -60,6 +63,7 @@ impl Default for Options {
             core_dir: None,
             clock: Arc::new(SystemClock),
             entropy: Arc::new(SystemEntropy),
+            meter: Arc::default(),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::gates::Gate;
 use super::sessions::not_found;
 use super::{Freshness, Shared, Store, StoreError};
-use crate::cache::Weighed;
+use crate::cache::{CacheSize, Weighed};
 use crate::model::{Metadata, Revision, Session, SessionId};
 use crate::recovery::Watch;
 use crate::sidecar;
@@ -41,14 +41,13 @@ impl Shared {
     /// The session as it is stored, through the cache.
     pub(super) fn read(&self, id: &SessionId) -> Result<Arc<Cached>, StoreError> {
         let held = self.cache.get(id);
-        if let Some(held) = held.as_ref() {
-            if self.trusts_lock() {
-                return Ok(held.clone());
-            }
-            if self.is_fresh(id, held.session.revision())? {
-                return Ok(held.clone());
-            }
+        if let Some(held) = held.as_ref()
+            && (self.trusts_lock() || self.is_fresh(id, held.session.revision())?)
+        {
+            self.meter().cache_hits.add(1);
+            return Ok(held.clone());
         }
+        self.meter().cache_misses.add(1);
         self.cache.load(id, held.as_ref(), || self.load(id).map(|session| self.cached(session)))
     }
 
@@ -110,6 +109,11 @@ impl Store {
     /// read may have something to resolve.
     pub fn is_unresolved(&self, id: &SessionId) -> Result<bool, StoreError> {
         Ok(!self.shared.read(id)?.watch.is_quiet())
+    }
+
+    /// How many sessions are in memory, and how many bytes they take.
+    pub fn cache_size(&self) -> CacheSize {
+        self.shared.cache.size()
     }
 
     /// The sessions in memory, the one used least recently first.

@@ -11,7 +11,7 @@ use crate::format::read_session;
 use crate::journal::summarize;
 use crate::model::marker::{FirstSeen, Retry};
 use crate::model::{List, RunId, Session, SessionId};
-use crate::recovery::{Evidence, Facts, Growing, JournalState, Plan, Watch, look, plan};
+use crate::recovery::{Evidence, Facts, Growing, JournalState, Plan, Step, Watch, look, plan};
 use crate::sidecar::{SaveIntent, SaveOptions, SidecarError};
 
 impl Store {
@@ -45,6 +45,7 @@ impl Shared {
             return Ok(read);
         }
         let facts = self.facts(gate, &read);
+        self.meter().damaged_lines.add(damaged(&facts));
         // A list that is no list is served as it is.
         let Ok(Some(plan)) = plan(&read.session, &facts) else {
             note_seen(&read.watch, &facts);
@@ -55,8 +56,27 @@ impl Shared {
             Err(StoreError::Sidecar(SidecarError::Conflict { .. })) => self.read(id),
             saved => {
                 plan.steps.iter().filter_map(|(run, _)| RunId::parse(run).ok()).for_each(|run| gate.end_lease(&run));
-                saved
+                saved.inspect(|_| self.count(&plan.steps, &read.watch))
             }
+        }
+    }
+
+    /// Counts what was decided, once it is saved.
+    fn count(&self, steps: &[(String, Step)], watch: &Watch) {
+        let recoveries = &self.meter().recoveries;
+        for (run, step) in steps {
+            let was_armed = || watch.armed.iter().any(|retry| retry.run == *run);
+            let counter = match step {
+                Step::Folded => &recoveries.folded,
+                Step::Recovered { .. } => &recoveries.recovered,
+                Step::Armed => &recoveries.armed,
+                Step::Promoted { .. } if was_armed() => &recoveries.resolved,
+                Step::Promoted { .. } => &recoveries.grown,
+                Step::Spent { .. } => &recoveries.looked_in_vain,
+                Step::GaveUp => &recoveries.given_up,
+                Step::Mended => &recoveries.mended,
+            };
+            counter.add(1);
         }
     }
 
@@ -163,6 +183,10 @@ impl Shared {
         let bytes = self.storage.core_transcript(id).ok().flatten()?;
         read_session(id, bytes).ok()
     }
+}
+
+fn damaged(facts: &Facts<'_>) -> u64 {
+    facts.pending.iter().chain(facts.runs.values()).map(|evidence| evidence.damaged).sum()
 }
 
 /// Journals that were looked at and had nothing new need no second look until they change again.

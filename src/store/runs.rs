@@ -374,7 +374,7 @@ impl Shared {
     }
 
     fn new_journal(&self, session: &SessionId, run: &RunId, opened: OpenedJournal) -> Arc<RunJournal> {
-        RunJournal::new(session, run, opened, self.clock.clone(), self.shelf.clone())
+        RunJournal::new(session, run, opened, self.clock.clone(), self.shelf.clone(), self.meter())
     }
 
     /// A run's journal goes only when its session holds what it says. What can be resolved is resolved first.
@@ -403,7 +403,9 @@ impl Shared {
         if !is_sealed && !self.is_dead(gate, &read.session) {
             return Err(busy());
         }
-        self.settle(session, &run)?;
+        if self.settle(session, &run)? {
+            self.meter().recoveries.folded.add(1);
+        }
         self.read(session).map(|read| (*read.session).clone())
     }
 

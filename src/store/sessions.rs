@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::read::Cached;
 use super::{Change, Shared, Store, StoreError};
+use crate::clock::Stopwatch;
 use crate::limits::MESSAGE_BYTES_MAX;
 use crate::model::{Session, SessionId, Summary};
 use crate::sidecar::{self, SaveOptions, SidecarError};
@@ -43,10 +44,14 @@ pub(super) fn not_found(id: &SessionId) -> StoreError {
 impl Shared {
     /// Saves a session, and lets memory know once it is stored.
     pub(super) fn save(&self, session: &Session, options: SaveOptions) -> Result<Arc<Cached>, StoreError> {
+        let watch = Stopwatch::start();
         match sidecar::save(&self.storage, session, options, self.clock.now(), &*self.entropy) {
             Ok(saved) => {
                 let summary = Summary::of_session(&saved).filter(|_| saved.revision() != session.revision());
-                summary.iter().for_each(|summary| self.index.note(summary.clone()));
+                if let Some(summary) = &summary {
+                    self.meter().save_nanos.observe_time(watch.elapsed());
+                    self.index.note(summary.clone());
+                }
                 let cached = self.cache.put(session.id(), self.cached(saved));
                 summary.into_iter().for_each(|summary| self.news.tell(&Change::Saved(summary)));
                 Ok(cached)
@@ -54,6 +59,7 @@ impl Shared {
             Err(error) => {
                 // Whatever is there now, memory does not know it.
                 self.cache.remove(session.id());
+                self.meter().save_failures.add(u64::from(matches!(error, SidecarError::Storage(_))));
                 Err(error.into())
             }
         }

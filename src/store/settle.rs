@@ -17,13 +17,18 @@ impl Shared {
             read => read?,
         };
         let evidence = recovery::read(&self.storage, session, run)?;
+        self.meter().damaged_lines.add(evidence.damaged);
         let folded = self
             .folded(&read.session, run, &evidence)
             .map_err(|source| StoreError::WrongShape { session: session.clone(), source })?;
         let Some(folded) = folded else { return Ok(false) };
         let shrinks = folded.len(List::Messages) < read.session.len(List::Messages);
         let intent = if shrinks { SaveIntent::Shrink } else { SaveIntent::Keep };
-        self.save(&folded, SaveOptions { intent, ..SaveOptions::default() }).map(|_| true)
+        self.save(&folded, SaveOptions { intent, ..SaveOptions::default() })?;
+        if read.session.active_run().as_deref() != Some(run.as_str()) {
+            self.meter().recoveries.ended_late.add(1);
+        }
+        Ok(true)
     }
 
     /// The session with the run's answer in it; nothing if it is there already.

@@ -138,6 +138,7 @@ pub(crate) fn open_to_read(disk: &SimDisk) -> Result<Store, StoreError> {
         entropy: options.entropy.clone(),
         core_dir: None,
         commit: options.commit,
+        meter: options.meter.clone(),
     };
     let storage = FileStorage::open(Arc::new(disk.clone()), Path::new(ROOT), files)?;
     Ok(Store::on_storage(Arc::new(storage), options))

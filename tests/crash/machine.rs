@@ -80,6 +80,7 @@ impl Machine {
             entropy: options.entropy.clone(),
             core_dir: None,
             commit: options.commit,
+            meter: options.meter.clone(),
         };
         let storage = FileStorage::open(Arc::new(disk.clone()), DATA.as_ref(), files)?;
         Ok(Store::on_storage(Arc::new(storage), options))

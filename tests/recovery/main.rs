@@ -8,6 +8,7 @@ mod given_up;
 mod late;
 mod leases;
 mod markers;
+mod metered;
 mod notes;
 mod odd;
 mod quiet;

@@ -3,6 +3,7 @@
 mod durable;
 mod fixture;
 mod follow;
+mod meter;
 mod replay;
 mod runs;
 mod sessions;

@@ -51,6 +51,7 @@ fn events_that_wait_for_the_same_write_are_written_together() {
         entropy: Arc::new(SystemEntropy),
         core_dir: None,
         commit: lastword::CommitOptions::default(),
+        meter: Arc::default(),
     };
     let storage: Arc<dyn Storage> = Arc::new(FileStorage::open(Arc::new(OsDisk), folder.path(), options).unwrap());
     let (session, run) = (SessionId::parse("s").unwrap(), RunId::parse("r").unwrap());
@@ -59,7 +60,7 @@ fn events_that_wait_for_the_same_write_are_written_together() {
     let writes = Arc::new(AtomicUsize::new(0));
     opened.writer =
         Box::new(HeldWriter { journal: opened.writer, has_begun, go_on: Some(go_on), writes: writes.clone() });
-    let journal = RunJournal::new(&session, &run, opened, clock, Arc::new(Shelf::new(8)));
+    let journal = RunJournal::new(&session, &run, opened, clock, Arc::new(Shelf::new(8)), &Arc::default());
     let append = || journal.append(&[Event::token("x")], Durability::Buffered).unwrap().last_seq;
     let mut seqs: Vec<u64> = std::thread::scope(|scope| {
         let mut threads = vec![scope.spawn(append)];

@@ -106,6 +106,7 @@ impl Long<'_> {
             entropy: Arc::new(SystemEntropy),
             core_dir: None,
             commit: lastword::CommitOptions::default(),
+            meter: Arc::default(),
         };
         Ok(Arc::new(FileStorage::open(Arc::new(OsDisk), &self.scene.data, options)?))
     }

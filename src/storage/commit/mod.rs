@@ -43,6 +43,7 @@ use super::error::StorageError;
 use super::ticket::{Batch, Callback, Commits, Durable, Outcome, Ticket, tell};
 use crate::clock::Stopwatch;
 use crate::limits::{COMMIT_LINES_BYTES_MAX, LEFT_JOURNALS_MAX};
+use crate::meter::Meter;
 use crate::model::SessionId;
 
 /// For how long the committer looks out for more before it sleeps until there is.
@@ -73,6 +74,7 @@ pub(super) struct Committer {
     left: AtomicUsize,
     streams: Mutex<Vec<Weak<Stream>>>,
     threads: Threads,
+    meter: Arc<Meter>,
     own: Weak<Committer>,
 }
 
@@ -102,6 +104,7 @@ impl Committer {
         options: CommitOptions,
         latch: Arc<Latch>,
         by_hand: bool,
+        meter: Arc<Meter>,
     ) -> Arc<Self> {
         Arc::new_cyclic(|own| Committer {
             queue: Mutex::default(),
@@ -117,6 +120,7 @@ impl Committer {
             left: AtomicUsize::new(0),
             streams: Mutex::default(),
             threads: Threads::new(by_hand),
+            meter,
             own: own.clone(),
         })
     }
@@ -272,9 +276,7 @@ impl Committer {
             self.give_back(gathered);
             return false;
         }
-        let watch = Stopwatch::start();
-        let outcome = self.judged(self.latch.check().and_then(|()| core.commit(&gathered)));
-        self.commit_nanos.store(watch.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        let outcome = self.judged(self.latch.check().and_then(|()| self.commit_measured(&mut core, &gathered)));
         let (is_half_full, lacks_spare) = (core.log.is_half_full(), core.log.lacks_spare());
         drop(core);
         self.expected.store(gathered.entries.len(), Ordering::Relaxed);
@@ -286,6 +288,21 @@ impl Committer {
             self.threads.ask_to_tend(&self.own);
         }
         true
+    }
+
+    fn commit_measured(&self, core: &mut Core, gathered: &Gathered) -> Result<(), StorageError> {
+        let watch = Stopwatch::start();
+        let committed = core.commit(gathered);
+        let took = watch.elapsed();
+        self.commit_nanos.store(took.as_nanos() as u64, Ordering::Relaxed);
+        match &committed {
+            Ok(()) => {
+                self.meter.batch_appends.observe(gathered.entries.len() as u64);
+                self.meter.sync_nanos.observe_time(took);
+            }
+            Err(_) => self.meter.sync_failures.add(1),
+        }
+        committed
     }
 
     fn judged(&self, committed: Result<(), StorageError>) -> Outcome {

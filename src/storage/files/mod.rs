@@ -47,6 +47,7 @@ use super::layout::{Layout, REPAIR_TEMP_PREFIX, TEMP_PREFIX};
 use super::lock::{self, Holder, WriterLock};
 use crate::clock::Clock;
 use crate::entropy::{Entropy, uuid4};
+use crate::meter::Meter;
 use crate::model::{Revision, RunId, SessionId};
 
 /// The newest format that this program knows.
@@ -94,6 +95,8 @@ pub struct FilesOptions {
     pub core_dir: Option<PathBuf>,
     /// How journals become durable.
     pub commit: CommitOptions,
+    /// Counts what becomes durable.
+    pub meter: Arc<Meter>,
 }
 
 /// A data directory on a disk.
@@ -177,18 +180,18 @@ impl FileStorage {
         storage.store = storage.check_identity()?;
         if options.mode == Mode::Write {
             storage.graves = Graves::only(&storage.tidy()?);
-            storage.begin_committing(options.commit)?;
+            storage.begin_committing(options.commit, options.meter)?;
         }
         Ok(storage)
     }
 
     /// Puts back what a crash took from the journals, and is ready to make more durable.
-    fn begin_committing(&mut self, options: CommitOptions) -> Result<(), StorageError> {
+    fn begin_committing(&mut self, options: CommitOptions, meter: Arc<Meter>) -> Result<(), StorageError> {
         let store = self.store.clone().unwrap_or_default();
         let reopened = self.reopen_log(&self.raw, &store, options)?;
         self.findings = reopened.findings;
         let (latch, by_hand) = (self.latch.clone(), self.raw.is_by_hand());
-        self.committer = Some(Committer::new(reopened.log, reopened.last_batch, options, latch, by_hand));
+        self.committer = Some(Committer::new(reopened.log, reopened.last_batch, options, latch, by_hand, meter));
         Ok(())
     }
 
