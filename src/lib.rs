@@ -8,6 +8,8 @@ pub mod clock;
 pub mod doctor;
 pub mod entropy;
 pub mod format;
+#[cfg(feature = "server")]
+pub mod http;
 pub mod index;
 pub mod journal;
 pub mod limits;

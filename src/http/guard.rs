@@ -21,13 +21,13 @@ const CONTENT_POLICY: &str = "default-src 'none'; script-src 'self'; style-src '
                               img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// Headers that every answer has.
-const ALWAYS: &[(HeaderName, &str)] = &[
-    (header::CONTENT_SECURITY_POLICY, CONTENT_POLICY),
-    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-    (header::X_FRAME_OPTIONS, "DENY"),
-    (header::REFERRER_POLICY, "no-referrer"),
-    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
-    (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+const ALWAYS: &[(&str, &str)] = &[
+    ("content-security-policy", CONTENT_POLICY),
+    ("x-content-type-options", "nosniff"),
+    ("x-frame-options", "DENY"),
+    ("referrer-policy", "no-referrer"),
+    ("cross-origin-resource-policy", "same-origin"),
+    ("cross-origin-opener-policy", "same-origin"),
 ];
 
 const ALLOWED_METHODS: &str = "GET, HEAD, POST, PATCH, DELETE";
@@ -148,7 +148,7 @@ fn preflight() -> Response {
 
 fn protect(headers: &mut HeaderMap) {
     for (name, value) in ALWAYS {
-        headers.insert(name, HeaderValue::from_static(value));
+        headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
     }
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache"));
 }

@@ -1,6 +1,7 @@
 //! What a server can be told when it is started. The defaults are meant for one machine and one user.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::token::Tokens;
@@ -9,6 +10,8 @@ use crate::limits::LINE_BYTES_MAX;
 /// How a server behaves.
 #[derive(Debug)]
 pub struct ServerOptions {
+    /// The data directory, for the doctor to look through.
+    pub data: PathBuf,
     /// Where it listens.
     pub listen: SocketAddr,
     /// Who may do what. Without any token everybody may do everything, which only a loopback address is good for.
@@ -42,6 +45,7 @@ pub struct ServerOptions {
 impl Default for ServerOptions {
     fn default() -> Self {
         ServerOptions {
+            data: PathBuf::from("lastword-data"),
             listen: SocketAddr::from(([127, 0, 0, 1], 4437)),
             tokens: Tokens::default(),
             hosts: Vec::new(),

@@ -74,6 +74,11 @@ impl Producers {
         drop(gone);
     }
 
+    /// How many are open.
+    pub(super) fn len(&self) -> usize {
+        self.open.lock().len()
+    }
+
     /// Closes runs that nobody appends to.
     pub(super) fn sweep(&self) {
         let now = self.clock.now();

@@ -75,7 +75,7 @@ impl<T: DeserializeOwned> FromRequest<SharedApp> for Sent<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, app: &SharedApp) -> Result<Self, ApiError> {
-        expect_type(request.headers(), &["application/json"])?;
+        expect_json(request.headers())?;
         let body = read_body(request, app).await?;
         let sent = serde_json::from_slice(&body);
         sent.map(Sent).map_err(|cause| ApiError::invalid(format!("the body cannot be used: {cause}")))
@@ -93,6 +93,11 @@ impl FromRequest<SharedApp> for SentLines {
         expect_type(request.headers(), &["application/x-ndjson", "application/jsonl", "application/json"])?;
         read_body(request, app).await.map(SentLines)
     }
+}
+
+/// A body that is JSON, or does not say what it is.
+pub(super) fn expect_json(headers: &HeaderMap) -> Result<(), ApiError> {
+    expect_type(headers, &["application/json"])
 }
 
 /// A body of this type, or one that does not say what it is. A page of another site cannot send these without asking.

@@ -138,6 +138,11 @@ impl TextBuffer {
         self.high.map(|_| char::REPLACEMENT_CHARACTER).or_else(|| self.text.chars().next_back())
     }
 
+    /// What was gathered as far as its characters are whole: half a surrogate pair at the end waits for its other half.
+    pub fn take_whole(&mut self) -> String {
+        std::mem::take(&mut self.text)
+    }
+
     /// Everything gathered, leaving the buffer empty.
     pub fn take(&mut self) -> String {
         self.settle();
@@ -285,6 +290,17 @@ mod tests {
         buffer.push_literal(r#""\ude00b\ud83d""#);
         buffer.push_literal(r#""c\n\"\/\\""#);
         assert_eq!(buffer.take(), "a\u{1f600}b\u{fffd}c\n\"/\\");
+    }
+
+    #[test]
+    fn half_a_pair_waits_while_the_rest_is_taken() {
+        let mut buffer = TextBuffer::default();
+        buffer.push_literal(r#""a\ud83d""#);
+        assert_eq!(buffer.take_whole(), "a");
+        assert_eq!(buffer.take_whole(), "");
+        buffer.push_literal(r#""\ude00b\ud83d""#);
+        assert_eq!(buffer.take_whole(), "\u{1f600}b");
+        assert_eq!(buffer.take(), "\u{fffd}");
     }
 
     #[test]

@@ -120,7 +120,7 @@ impl Hub {
     }
 
     pub(in crate::http) fn note_lag(&self, bytes: u64) {
-        self.metrics.follower_lag.note(bytes);
+        self.metrics.follower_lag.observe(bytes);
     }
 
     pub(in crate::http) fn note_gap(&self) {

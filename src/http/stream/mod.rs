@@ -15,7 +15,6 @@ mod tail;
 
 pub(super) use feed::{Feed, FollowerCount, Manners, chunk_stream, event_stream, plain_stream};
 pub(super) use follower::{Follower, Next};
-pub(super) use frame::{Frame, notice};
 pub(super) use hub::Hub;
 pub(super) use list::ListFeed;
 pub(super) use run::{Cursor, LinesFeed, RunFeed, first_within};

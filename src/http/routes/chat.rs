@@ -1,0 +1,153 @@
+//! The AI SDK's chat: a turn is begun and its answer streamed, and an answer that was cut is streamed again from its start.
+
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+
+use super::runs::start;
+use super::sessions::missing;
+use crate::http::app::{App, SharedApp};
+use crate::http::chat::{ChatFeed, ChatRequest, InvalidChat};
+use crate::http::error::{ApiError, ErrorBody};
+use crate::http::request::{OfSession, expect_json, read_body};
+use crate::http::stream::{Follower, chunk_stream};
+use crate::model::{List, NotAList, RunId, Session, SessionId, ToolCard};
+use crate::sidecar::{SaveIntent, SaveOptions};
+use crate::store::{NewSession, Store, StoreError, UserTurn};
+
+/// Characters of a title that is made of the first message.
+const TITLE_CHARS_MAX: usize = 60;
+
+/// Answers the user's last message with a runner of the server, in the session that has the chat's id, which is created
+/// if it is not there. Whoever leaves stops nothing.
+#[utoipa::path(
+    post, path = "/api/chat", tag = "chat",
+    request_body(content = Object, description = "What DefaultChatTransport sends: `id`, `messages`, `trigger`; and `runner` if one is meant."),
+    responses(
+        (status = 200, description = "The UI message stream.", content_type = "text/event-stream", body = String),
+        (status = 400, description = "It cannot be answered.", body = ErrorBody),
+        (status = 409, description = "Another answer has not ended.", body = ErrorBody),
+        (status = "4XX", description = "Refused.", body = ErrorBody),
+        (status = "5XX", description = "Failed.", body = ErrorBody),
+    )
+)]
+pub(super) async fn begin(State(app): State<SharedApp>, request: Request) -> Result<Response, ApiError> {
+    expect_json(request.headers())?;
+    let body = read_body(request, &app).await?;
+    let text = std::str::from_utf8(&body).map_err(|cause| ApiError::invalid(cause.to_string()))?;
+    let asked = ChatRequest::parse(text).map_err(refusal)?;
+    let session = SessionId::parse(&asked.session).map_err(StoreError::from)?;
+    if app.is_draining() {
+        return Err(ApiError::draining());
+    }
+    prepare(&app, &session, &asked).await?;
+    let turn = UserTurn { attachments: asked.attachments, ..UserTurn::text(&asked.message) };
+    let run = start(&app, &session, turn, asked.runner.as_deref()).await?;
+    Ok(stream(&app, &session, &run))
+}
+
+fn refusal(error: InvalidChat) -> ApiError {
+    match error.is_too_large() {
+        true => ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", error.to_string()),
+        false => ApiError::invalid(error.to_string()),
+    }
+}
+
+/// Streams the run that is answering in this session, from its first event. One that was interrupted is ended first.
+#[utoipa::path(
+    get, path = "/api/chat/{sid}/stream", tag = "chat",
+    params(("sid" = String, Path, description = "The chat, which is a session.")),
+    responses(
+        (status = 200, description = "The UI message stream.", content_type = "text/event-stream", body = String),
+        (status = 204, description = "Nothing is being answered."),
+        (status = "4XX", description = "Refused.", body = ErrorBody),
+        (status = "5XX", description = "Failed.", body = ErrorBody),
+    )
+)]
+pub(super) async fn resume(State(app): State<SharedApp>, OfSession(session): OfSession) -> Result<Response, ApiError> {
+    let (store, id) = (app.store.clone(), session.clone());
+    let live = app.desk.document(move || live_run(&store, &id)).await??;
+    Ok(match live {
+        Some(run) => stream(&app, &session, &run),
+        None => StatusCode::NO_CONTENT.into_response(),
+    })
+}
+
+/// The run that a session waits for. A chat that nobody has begun yet has none.
+fn live_run(store: &Store, session: &SessionId) -> Result<Option<RunId>, ApiError> {
+    let metadata = match store.metadata(session) {
+        Err(StoreError::NotFound { .. }) => return Ok(None),
+        metadata => metadata?,
+    };
+    let run = metadata.active_run().and_then(|run| RunId::parse(&run).ok());
+    match run {
+        Some(run) if store.has_run(session, &run)? => Ok(Some(run)),
+        _ => Ok(None),
+    }
+}
+
+fn stream(app: &SharedApp, session: &SessionId, run: &RunId) -> Response {
+    let follower = Follower::new(&app.hub, app.hub.tail(session, run), 0, true);
+    chunk_stream(ChatFeed::new(follower), &app.manners, app.count_follower())
+}
+
+/// Sees to it that the session is there, and that an answer that is to be given anew makes room.
+async fn prepare(app: &App, session: &SessionId, asked: &ChatRequest) -> Result<(), ApiError> {
+    let (store, id) = (app.store.clone(), session.clone());
+    let (message, is_regenerate) = (asked.message.clone(), asked.is_regenerate);
+    app.desk.document(move || match is_regenerate {
+        true => make_room(&store, &id, &message),
+        false => create_missing(&store, &id, &message),
+    }).await?
+}
+
+fn create_missing(store: &Store, session: &SessionId, message: &str) -> Result<(), ApiError> {
+    match store.metadata(session) {
+        Ok(_) => Ok(()),
+        Err(StoreError::NotFound { .. }) => {
+            match store.create(NewSession::titled(&title_of(message)).with_id(session.clone())) {
+                // Somebody else was faster.
+                Ok(_) | Err(StoreError::Exists { .. }) => Ok(()),
+                Err(error) => Err(error.into()),
+            }
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The first words of a message, on one line.
+fn title_of(message: &str) -> String {
+    let words: String = message.split_whitespace().collect::<Vec<_>>().join(" ");
+    match words.char_indices().nth(TITLE_CHARS_MAX) {
+        Some((end, _)) => format!("{}...", words[..end].trim_end()),
+        None => words,
+    }
+}
+
+/// Takes the last question and its answer out of the transcript, because it is asked again. That version is kept.
+fn make_room(store: &Store, session: &SessionId, message: &str) -> Result<(), ApiError> {
+    let read = store.get_session(session).map_err(missing)?;
+    let Some(asked_at) = last_question(&read).filter(|at| says(&read, *at, message)) else { return Ok(()) };
+    let shorter = without_rows_from(&read, asked_at);
+    let shorter = shorter.map_err(|_| ApiError::invalid("this session has a shape that cannot be answered anew"))?;
+    store.save(&shorter, SaveOptions { intent: SaveIntent::Shrink, ..SaveOptions::default() })?;
+    Ok(())
+}
+
+/// The session with nothing from this row on, tool cards included.
+fn without_rows_from(session: &Session, first_gone: usize) -> Result<Session, NotAList> {
+    let mut shorter = session.clone();
+    shorter.truncate(List::Messages, first_gone)?;
+    shorter.truncate(List::ToolCalls, 0)?;
+    let is_kept = |card: &&str| ToolCard::parse(card).row_index().is_none_or(|row| row < first_gone);
+    session.texts(List::ToolCalls).filter(is_kept).try_for_each(|card| shorter.push_item(List::ToolCalls, card))?;
+    Ok(shorter)
+}
+
+fn last_question(session: &Session) -> Option<usize> {
+    session.messages().rposition(|row| row.role() == "user")
+}
+
+fn says(session: &Session, at: usize, message: &str) -> bool {
+    session.message(at).is_some_and(|row| row.content().trim() == message.trim())
+}

@@ -1,0 +1,23 @@
+//! The page: what there is to see without a program of one's own.
+
+use axum::Router;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+
+use crate::http::app::SharedApp;
+
+const PAGE: &str = include_str!("../../../web/index.html");
+const SCRIPT: &str = include_str!("../../../web/page.js");
+const STYLE: &str = include_str!("../../../web/page.css");
+
+pub(super) fn router() -> Router<SharedApp> {
+    Router::new()
+        .route("/", get(|| async { file("text/html; charset=utf-8", PAGE) }))
+        .route("/page.js", get(|| async { file("text/javascript; charset=utf-8", SCRIPT) }))
+        .route("/page.css", get(|| async { file("text/css; charset=utf-8", STYLE) }))
+}
+
+fn file(content_type: &'static str, text: &'static str) -> Response {
+    ([(header::CONTENT_TYPE, content_type)], text).into_response()
+}
