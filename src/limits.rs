@@ -72,6 +72,9 @@ pub const INDEX_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 /// Bytes that an index file may hold beyond four times what it would need.
 pub const INDEX_SLACK_BYTES: u64 = 1024 * 1024;
 
+/// Sessions of the list that one page of those wanted looks through.
+pub const LIST_SCAN_MAX: usize = 20_000;
+
 /// How often a listing that this process keeps changing is compared with the files, at the most.
 pub const LISTING_RECHECK: Duration = Duration::from_secs(1);
 

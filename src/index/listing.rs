@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 
-use super::Position;
+use super::filter::Sieve;
+use super::{Part, Position};
 use crate::clock::Timestamp;
 use crate::model::{Revision, SessionId, Summary};
 use crate::sidecar::SidecarError;
@@ -64,6 +65,26 @@ pub(super) struct Compared {
     pub(super) took_micros: i64,
 }
 
+/// A search through the list, as far as it came.
+#[derive(Debug)]
+pub(super) struct Search<'f> {
+    pub(super) sieve: &'f mut Sieve,
+    pub(super) limit: usize,
+    /// How many entries may still be looked at.
+    pub(super) left: usize,
+    /// The last one that was. One that is wanted and found no room any more is left to the next page.
+    pub(super) at: Option<Position>,
+    pub(super) found: Vec<Entry>,
+}
+
+impl Search<'_> {
+    /// What was found, and where to go on if there is more of the list.
+    pub(super) fn finish(self, listing: &Listing) -> Part {
+        let next = if listing.is_end(self.at.as_ref()) { None } else { self.at };
+        Part { entries: self.found, next }
+    }
+}
+
 /// All sessions, sorted.
 #[derive(Debug)]
 pub(super) struct Listing {
@@ -106,6 +127,30 @@ impl Listing {
 
     pub(super) fn summaries(&self) -> impl Iterator<Item = &Summary> {
         self.entries().filter_map(|entry| entry.summary.as_ref().ok())
+    }
+
+    /// Goes on with a search, through so many entries at the most, and says whether it is over.
+    pub(super) fn search(&self, search: &mut Search<'_>, entries_max: usize) -> bool {
+        let from = search.at.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+        let (mut last, mut is_full) = (None, false);
+        for (position, entry) in self.order.range((from, Bound::Unbounded)).take(entries_max.min(search.left)) {
+            let is_wanted = search.sieve.lets_through(entry);
+            is_full = is_wanted && search.found.len() == search.limit;
+            if is_full {
+                break;
+            }
+            search.found.extend(is_wanted.then(|| entry.clone()));
+            search.left -= 1;
+            last = Some(position);
+        }
+        search.at = last.cloned().or(search.at.take());
+        is_full || search.left == 0 || self.is_end(search.at.as_ref())
+    }
+
+    /// Whether nothing stands behind this position.
+    pub(super) fn is_end(&self, position: Option<&Position>) -> bool {
+        let last = self.order.last_key_value().map(|(last, _)| last);
+        last.is_none_or(|last| position.is_some_and(|position| position >= last))
     }
 
     pub(super) fn page(&self, after: Option<&Position>, limit: usize) -> Vec<Entry> {

@@ -8,6 +8,7 @@
 //! Locks are taken in this order: the listing, then the changes.
 
 mod check;
+mod filter;
 mod listing;
 mod notes;
 mod position;
@@ -19,8 +20,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 
-use self::listing::Listing;
+pub use self::filter::ListFilter;
+use self::filter::Sieve;
 pub use self::listing::{Entry, Unlisted};
+use self::listing::{Listing, Search};
 use self::notes::Notes;
 pub use self::position::{InvalidPosition, Position};
 use crate::clock::Clock;
@@ -33,6 +36,18 @@ type Changes = HashMap<SessionId, Option<Summary>>;
 
 /// How often the sessions of a page may turn out to have changed before it is given as it is.
 const PAGE_ROUNDS_MAX: usize = 3;
+
+/// How many entries are looked through before somebody else may have the listing.
+const STRETCH: usize = 1024;
+
+/// What a search found in a part of the list.
+#[derive(Debug, Default)]
+pub struct Part {
+    /// The sessions that are wanted.
+    pub entries: Vec<Entry>,
+    /// Up to where the list was looked through; none if that was its end.
+    pub next: Option<Position>,
+}
 
 /// The list of all sessions of a store.
 #[derive(Debug)]
@@ -133,6 +148,36 @@ impl Index {
         Ok(page)
     }
 
+    /// The sessions behind a position that a filter wants, so many of them, looking through so many entries at the most.
+    /// Only those that are given are looked at themselves, as in a page; one that is not wanted any more is left out, and
+    /// the search is made again. Others may use the list meanwhile.
+    pub fn find(
+        &self,
+        after: Option<&Position>,
+        limit: usize,
+        filter: &ListFilter,
+        entries_max: usize,
+    ) -> Result<Part, StorageError> {
+        if limit == 0 {
+            return Ok(Part::default());
+        }
+        let mut sieve = Sieve::new(filter);
+        let mut state = self.up_to_date()?;
+        let mut search = |state: &mut MutexGuard<'_, State>| {
+            let (at, found) = (after.cloned(), Vec::new());
+            search(state, Search { sieve: &mut sieve, limit, left: entries_max.max(1), at, found })
+        };
+        let mut part = search(&mut state);
+        for _ in 0..PAGE_ROUNDS_MAX {
+            let Some(listing) = &mut state.listing else { break };
+            if !self.refresh(listing, &part.entries) {
+                break;
+            }
+            part = search(&mut state);
+        }
+        Ok(part)
+    }
+
     fn up_to_date(&self) -> Result<MutexGuard<'_, State>, StorageError> {
         let mut state = self.state.lock();
         self.take_changes(&mut state);
@@ -141,4 +186,15 @@ impl Index {
         }
         Ok(state)
     }
+}
+
+/// Goes through the listing in stretches, and lets those in between who wait for it.
+fn search(state: &mut MutexGuard<'_, State>, mut search: Search<'_>) -> Part {
+    while let Some(listing) = &state.listing {
+        if listing.search(&mut search, STRETCH) {
+            return search.finish(listing);
+        }
+        MutexGuard::bump(state);
+    }
+    Part::default()
 }

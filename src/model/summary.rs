@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use memchr::{memchr2, memmem};
+
 use super::id::SessionId;
 use super::json::{Object, quoted, text_of};
 use super::session::{List, Metadata, Revision, Session};
@@ -23,6 +25,9 @@ const KEYS: [(&str, &str); 9] = [
     (IS_PENDING, "false"),
 ];
 const ROWS: &str = "message_count";
+/// Keys as they stand before their values.
+const TITLE: &str = r#""title":"#;
+const ARCHIVED: &str = r#""archived":"#;
 const IS_PENDING: &str = "has_pending_user_message";
 
 /// One session in a list: a few of its values, as they were in one revision.
@@ -101,6 +106,25 @@ impl Summary {
         self.get("title").as_deref().and_then(text_of).unwrap_or_default().into_owned()
     }
 
+    /// Whether it says that it is archived.
+    pub fn is_archived(&self) -> bool {
+        self.noted_value(ARCHIVED).is_some_and(is_truthy)
+    }
+
+    /// The title as [`Summary::title`] gives it, found without reading all that is noted.
+    pub(crate) fn listed_title(&self) -> Cow<'_, str> {
+        self.noted_value(TITLE).and_then(text_of).unwrap_or_default()
+    }
+
+    /// The JSON text behind a key, in quotes and with its colon. What is noted has known keys and plain values, as
+    /// [`Object::to_json`] writes them: inside of a text a quote has a backslash before it, so that the key is none.
+    fn noted_value(&self, key: &str) -> Option<&str> {
+        let behind = memmem::find(self.noted.as_bytes(), key.as_bytes())? + key.len();
+        let value = &self.noted[behind..];
+        let len = if value.starts_with('"') { literal_len(value) } else { value.find([',', '}'])? };
+        value.get(..len)
+    }
+
     /// How many rows its transcript has.
     pub fn message_count(&self) -> usize {
         self.get("message_count").and_then(|rows| rows.parse().ok()).unwrap_or(0)
@@ -123,6 +147,19 @@ impl Summary {
         }
         object.to_json()
     }
+}
+
+/// How long the string literal is that a text begins with.
+fn literal_len(text: &str) -> usize {
+    let mut at = 1;
+    while let Some(found) = text.get(at..).and_then(|rest| memchr2(b'"', b'\\', rest.as_bytes())) {
+        at += found + 1;
+        match text.as_bytes()[at - 1] {
+            b'"' => return at,
+            _ => at += 1,
+        }
+    }
+    text.len()
 }
 
 /// A value as it is listed: on one line, and no longer than a list can show.
@@ -153,5 +190,46 @@ mod tests {
         }
         assert_eq!(listed(&long).len(), LISTED_CHARS_MAX + 2);
         assert_eq!(listed(&"9".repeat(5_000)), "null");
+    }
+
+    /// Whatever stands in a session, what is found quickly is what a parser finds.
+    #[test]
+    fn a_title_and_whether_it_is_archived_are_found_without_reading_everything() {
+        let tricky = [
+            "null",
+            "true",
+            "false",
+            "0",
+            "-1.5e3",
+            r#""""#,
+            r#""plain""#,
+            r#""a \"archived\":true, b""#,
+            r#""\"title\":\"no\"""#,
+            r#""\\""#,
+            r#""\\\"""#,
+            r#""\u00e9\ud83d\ude00 é, }""#,
+            r#""archived""#,
+            r#""\"archived""#,
+            r#"":true,""#,
+            "[1]",
+            "{}",
+        ];
+        for title in tricky {
+            for other in tricky {
+                for archived in tricky {
+                    let get = |key: &str| match key {
+                        "title" => Some(title),
+                        "created_at" | "pinned" | "active_stream_id" => Some(other),
+                        "archived" => Some(archived),
+                        _ => None,
+                    };
+                    let id = SessionId::parse("s").unwrap();
+                    let summary = Summary::new(&id, &Revision::new("1"), None, 3, get);
+                    let parsed = summary.get("archived").is_some_and(|archived| is_truthy(&archived));
+                    assert_eq!(summary.listed_title(), summary.title(), "{}", summary.to_json());
+                    assert_eq!(summary.is_archived(), parsed, "{}", summary.to_json());
+                }
+            }
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! Listing sessions: all of them, or a page.
 
 use super::{Store, StoreError};
-use crate::index::{Entry, Position};
+use crate::index::{Entry, ListFilter, Position};
+use crate::limits::LIST_SCAN_MAX;
 use crate::model::{SessionId, Summary};
 
 /// One session of a list: what is shown of it, or why it could not be read.
@@ -42,5 +43,15 @@ impl Store {
         entries.truncate(limit);
         let next = entries.last().filter(|_| !is_last).map(Entry::position);
         Ok(Page { sessions: entries.into_iter().map(Listed::from).collect(), next })
+    }
+
+    /// The same with those sessions alone that a filter wants. Looks through at most [`LIST_SCAN_MAX`] of the list, in
+    /// memory, so that a page may have fewer sessions than asked for, or none, and still say where to go on.
+    pub fn find_page(&self, after: Option<&Position>, limit: usize, filter: &ListFilter) -> Result<Page, StoreError> {
+        if filter.wants_all() {
+            return self.list_page(after, limit);
+        }
+        let part = self.shared.index.find(after, limit, filter, LIST_SCAN_MAX)?;
+        Ok(Page { sessions: part.entries.into_iter().map(Listed::from).collect(), next: part.next })
     }
 }

@@ -4,13 +4,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use lastword::clock::{ManualClock, Timestamp};
-use lastword::storage::sim::SimDisk;
+use lastword::index::ListFilter;
 use lastword::storage::{Access, Disk};
 use lastword::{NewSession, Options, Store};
 
+use crate::looks::LookedAt;
 use crate::shelf::{rename, sid};
 
-fn store_with(disk: &SimDisk, sessions: usize) -> Store {
+fn store_with(disk: &LookedAt, sessions: usize) -> Store {
     let clock = Arc::new(ManualClock::at(Timestamp::from_seconds(1_800_000_000.0)));
     let store = Store::open_on(Arc::new(disk.clone()), "/data", Options { clock, ..Options::default() }).unwrap();
     for at in 0..sessions {
@@ -20,7 +21,7 @@ fn store_with(disk: &SimDisk, sessions: usize) -> Store {
     store
 }
 
-fn operations(disk: &SimDisk, work: impl FnOnce()) -> u64 {
+fn operations(disk: &LookedAt, work: impl FnOnce()) -> u64 {
     let before = disk.operations();
     work();
     disk.operations() - before
@@ -29,7 +30,7 @@ fn operations(disk: &SimDisk, work: impl FnOnce()) -> u64 {
 #[test]
 fn a_save_takes_as_many_operations_among_a_thousand_sessions_as_alone() {
     let counts = [1, 1_000].map(|sessions| {
-        let disk = SimDisk::new();
+        let disk = LookedAt::default();
         let store = store_with(&disk, sessions);
         operations(&disk, || rename(&store, "s0", "Renamed"))
     });
@@ -39,7 +40,7 @@ fn a_save_takes_as_many_operations_among_a_thousand_sessions_as_alone() {
 #[test]
 fn a_page_looks_at_its_own_sessions_only() {
     let counts = [20, 1_000].map(|sessions| {
-        let disk = SimDisk::new();
+        let disk = LookedAt::default();
         let store = store_with(&disk, sessions);
         store.list().unwrap();
         store.list_page(None, 10).unwrap();
@@ -49,10 +50,29 @@ fn a_page_looks_at_its_own_sessions_only() {
     assert!(counts[1] < 30, "{} operations", counts[1]);
 }
 
+#[test]
+fn a_search_looks_at_the_sessions_that_it_gives_and_at_no_other() {
+    let counts = [20, 1_000].map(|sessions| {
+        let disk = LookedAt::default();
+        let store = store_with(&disk, sessions);
+        rename(&store, "s7", "A needle");
+        store.list().unwrap();
+        let search = |title: &str| {
+            let filter = ListFilter { title: Some(title.to_owned()), ..ListFilter::default() };
+            store.find_page(None, 10, &filter).unwrap().sessions.len()
+        };
+        search("needle");
+        [("nothing like it", 0), ("NEEDLE", 1)]
+            .map(|(title, found)| operations(&disk, || assert_eq!(search(title), found, "{title}")))
+    });
+    assert_eq!(counts[0], counts[1]);
+    assert!(counts[1][0] < counts[1][1] && counts[1][1] < 10, "{counts:?} operations");
+}
+
 /// The time of the folder does not tell of it, so the page has to look at its sessions.
 #[test]
 fn a_page_shows_what_was_changed_in_place() {
-    let disk = SimDisk::new();
+    let disk = LookedAt::default();
     let store = store_with(&disk, 3);
     assert_eq!(store.list_page(None, 3).unwrap().sessions[0].summary.as_ref().unwrap().title(), "x");
     let path = Path::new("/data/s0.json");
@@ -73,7 +93,7 @@ fn a_page_shows_what_was_changed_in_place() {
 
 #[test]
 fn a_good_index_spares_reading_the_sessions() {
-    let disk = SimDisk::new();
+    let disk = LookedAt::default();
     drop(store_with(&disk, 200));
     let clock = Arc::new(ManualClock::at(Timestamp::from_seconds(1_800_000_000.0)));
     let store = Store::open_on(Arc::new(disk.clone()), "/data", Options { clock, ..Options::default() }).unwrap();

@@ -5,6 +5,9 @@ mod cost;
 #[cfg(feature = "sim")]
 mod crash;
 mod damage;
+mod find;
+#[cfg(feature = "sim")]
+mod looks;
 mod outside;
 mod pages;
 mod shelf;
