@@ -38,7 +38,10 @@ impl Default for Desk {
 
 impl Desk {
     /// Appends something.
-    pub(super) async fn line<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, ApiError> {
+    pub(super) async fn line<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, ApiError> {
         at(&self.lines, work).await
     }
 

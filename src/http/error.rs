@@ -89,14 +89,6 @@ impl ApiError {
         ApiError { detail, ..Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", message) }
     }
 
-    pub(super) fn code(&self) -> &str {
-        &self.code
-    }
-
-    pub(super) fn message(&self) -> &str {
-        &self.message
-    }
-
     fn of_store(error: &StoreError) -> Self {
         let code = error.code();
         let status = status_of(code);
@@ -160,9 +152,7 @@ impl From<StorageError> for ApiError {
 impl From<StartError> for ApiError {
     fn from(error: StartError) -> Self {
         match error {
-            StartError::UnknownRunner { .. } => {
-                Self::new(StatusCode::BAD_REQUEST, "unknown_runner", error.to_string())
-            }
+            StartError::UnknownRunner { .. } => Self::new(StatusCode::BAD_REQUEST, "unknown_runner", error.to_string()),
             StartError::Draining => Self::draining(),
             StartError::Store(error) => error.into(),
         }

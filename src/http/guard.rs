@@ -92,7 +92,8 @@ fn host_name(host: &str) -> &str {
 /// A page of another site may neither read nor write, unless it is configured. A program sends no origin.
 fn check_origin(request: &Request, is_configured: bool) -> Result<(), ApiError> {
     let headers = request.headers();
-    let refusal = || forbidden("pages of other sites may not use this server: add theirs with --allow-origin if it should");
+    let refusal =
+        || forbidden("pages of other sites may not use this server: add theirs with --allow-origin if it should");
     let site = headers.get("sec-fetch-site").map(|site| site.as_bytes());
     if is_configured {
         return Ok(());
@@ -134,7 +135,9 @@ fn bearer(authorization: &str) -> Option<&str> {
 }
 
 fn is_preflight(request: &Request, is_configured: bool) -> bool {
-    is_configured && request.method() == Method::OPTIONS && request.headers().contains_key("access-control-request-method")
+    is_configured
+        && request.method() == Method::OPTIONS
+        && request.headers().contains_key("access-control-request-method")
 }
 
 fn preflight() -> Response {

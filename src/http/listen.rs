@@ -16,6 +16,7 @@ use tokio::sync::{Semaphore, watch};
 
 use super::app::SharedApp;
 use super::metrics::Metrics;
+use super::stream::closed;
 use super::time::{Sleep, sleep, within};
 
 /// Bytes of a request's head, and of what is buffered of an answer.
@@ -33,7 +34,7 @@ pub(super) async fn listen(listener: TcpListener, router: Router, app: SharedApp
     let service = TowerToHyperService::new(router);
     loop {
         let accepted = tokio::select! {
-            _ = closing.wait_for(|is_closing| *is_closing) => break,
+            () = closed(&mut closing) => break,
             accepted = accept(&listener, &places) => accepted,
         };
         match accepted {
@@ -97,7 +98,7 @@ impl Connection {
         let mut connection = pin!(connection);
         let ended = tokio::select! {
             ended = connection.as_mut() => ended,
-            _ = self.closing.wait_for(|is_closing| *is_closing) => {
+            () = closed(&mut self.closing) => {
                 connection.as_mut().graceful_shutdown();
                 connection.await
             }
@@ -136,7 +137,11 @@ impl Patient {
 }
 
 impl AsyncRead for Patient {
-    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_read(context, buffer)
     }
 }

@@ -95,7 +95,11 @@ impl Metrics {
             text.value("lastword_http_requests_total", &format!("status=\"{label}\""), count.get());
         }
         text.times("lastword_http_request_seconds", "Time until an answer began.", &self.request_time.spread());
-        text.times("lastword_http_append_seconds", "Time until an append was acknowledged.", &self.append_time.spread());
+        text.times(
+            "lastword_http_append_seconds",
+            "Time until an append was acknowledged.",
+            &self.append_time.spread(),
+        );
         text.gauge("lastword_http_connections", "Connections that are open.", self.connections.get());
         text.counter(
             "lastword_http_connections_refused_total",

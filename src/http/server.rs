@@ -23,7 +23,9 @@ const SWEEP_EVERY: Duration = Duration::from_secs(30);
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// Others could reach it, and nobody would have to say who they are.
-    #[error("{listen} can be reached from other machines, and no token is configured: name a token file, or listen on 127.0.0.1")]
+    #[error(
+        "{listen} can be reached from other machines, and no token is configured: name a token file, or listen on 127.0.0.1"
+    )]
     Unprotected {
         /// The address.
         listen: SocketAddr,

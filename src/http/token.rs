@@ -41,7 +41,9 @@ impl fmt::Debug for Tokens {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadTokens {
     /// A line is no token.
-    #[error("line {line} is no token: write {TOKEN_CHARS_MIN} to {TOKEN_CHARS_MAX} visible characters without spaces, and `read-only` behind it if it must not change anything")]
+    #[error(
+        "line {line} is no token: write {TOKEN_CHARS_MIN} to {TOKEN_CHARS_MAX} visible characters without spaces, and `read-only` behind it if it must not change anything"
+    )]
     Line {
         /// Its number.
         line: usize,

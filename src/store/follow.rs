@@ -48,13 +48,7 @@ impl Store {
     }
 
     /// The same, by somebody who has read up to this place of the journal, where a line begins: [`Follow::read_to`].
-    pub fn follow_at(
-        &self,
-        session: &SessionId,
-        run: &RunId,
-        after: After,
-        offset: u64,
-    ) -> Result<Follow, StoreError> {
+    pub fn follow_at(&self, session: &SessionId, run: &RunId, after: After, offset: u64) -> Result<Follow, StoreError> {
         let reader = JournalReader::open_at(&self.shared.storage, session, run, offset)?;
         if reader.is_none() {
             return Err(StoreError::RunNotFound { session: session.clone(), run: run.to_string() });

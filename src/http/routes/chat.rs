@@ -95,10 +95,12 @@ fn stream(app: &SharedApp, session: &SessionId, run: &RunId) -> Response {
 async fn prepare(app: &App, session: &SessionId, asked: &ChatRequest) -> Result<(), ApiError> {
     let (store, id) = (app.store.clone(), session.clone());
     let (message, is_regenerate) = (asked.message.clone(), asked.is_regenerate);
-    app.desk.document(move || match is_regenerate {
-        true => make_room(&store, &id, &message),
-        false => create_missing(&store, &id, &message),
-    }).await?
+    app.desk
+        .document(move || match is_regenerate {
+            true => make_room(&store, &id, &message),
+            false => create_missing(&store, &id, &message),
+        })
+        .await?
 }
 
 fn create_missing(store: &Store, session: &SessionId, message: &str) -> Result<(), ApiError> {

@@ -51,7 +51,9 @@ pub(super) fn router(app: &SharedApp) -> Router {
     router
         .merge(page::router())
         .route("/openapi.json", axum::routing::get(move || async move { described.into_response() }))
-        .fallback(|| async { ApiError::not_found("there is nothing under this path: /openapi.json tells what there is") })
+        .fallback(|| async {
+            ApiError::not_found("there is nothing under this path: /openapi.json tells what there is")
+        })
         .method_not_allowed_fallback(wrong_method)
         .layer(middleware::from_fn_with_state(app.clone(), guard))
         .layer(middleware::from_fn_with_state(app.clone(), log))

@@ -262,9 +262,10 @@ fn already_there(
     let max_seq = expected + (events.len() as u64).saturating_sub(1);
     let there = store.read_events(run.session(), run.id(), ReadOptions { after_seq: expected - 1, max_seq })?.events;
     let is_same = there.len() as u64 == (last_seq.min(max_seq) + 1 - expected)
-        && there.iter().zip(events).all(|(there, event)| {
-            there.name == event.name() && there.payload() == event.payload()
-        });
+        && there
+            .iter()
+            .zip(events)
+            .all(|(there, event)| there.name == event.name() && there.payload() == event.payload());
     if is_same { Ok(there.len()) } else { Err(ApiError::seq_conflict(expected, last_seq)) }
 }
 

@@ -14,10 +14,10 @@ use crate::http::app::SharedApp;
 use crate::http::error::{ApiError, ErrorBody};
 use crate::http::request::{Asked, OfSession, Sent, text_of};
 use crate::http::stream::{From, SessionFeed, event_stream};
-use crate::index::Position;
+use crate::index::{ListFilter, Position};
 use crate::model::{List, Metadata, Object, Revision, Session, SessionId, ToolCard};
 use crate::sidecar::{SaveOptions, SidecarError};
-use crate::store::{ListFilter, Listed, NewSession, StoreError};
+use crate::store::{Listed, NewSession, StoreError};
 
 /// Sessions of one page of the list, unless it is asked for another number.
 const PAGE_DEFAULT: u32 = 50;

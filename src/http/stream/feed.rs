@@ -1,6 +1,7 @@
 //! A feed as the body of an answer: pieces as they come, a sign of life when none do, an end when the server ends.
 
 use std::future::Future;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,20 +47,29 @@ struct Stream<F> {
     opening: Option<Bytes>,
     heartbeat: Option<Duration>,
     closing: watch::Receiver<bool>,
+    /// Whether an end that is none must not look like one.
+    breaks_off: bool,
     _count: FollowerCount,
 }
 
 impl<F: Feed> Stream<F> {
-    async fn next(&mut self) -> Option<Bytes> {
+    async fn next(&mut self) -> Option<io::Result<Bytes>> {
         if let Some(opening) = self.opening.take() {
-            return Some(opening);
+            return Some(Ok(opening));
         }
-        tokio::select! {
+        let piece = tokio::select! {
             biased;
-            _ = self.closing.wait_for(|is_closing| *is_closing) => None,
+            () = closed(&mut self.closing) => return self.breaks_off.then(|| Err(io::ErrorKind::ConnectionAborted.into())),
             piece = next_or_heartbeat(&mut self.feed, self.heartbeat) => piece,
-        }
+        };
+        piece.map(Ok)
     }
+}
+
+/// Waits until the server closes.
+pub(in crate::http) async fn closed(closing: &mut watch::Receiver<bool>) {
+    // Nobody is left to say so if the server is gone.
+    let _ = closing.wait_for(|is_closing| *is_closing).await;
 }
 
 async fn next_or_heartbeat<F: Feed>(feed: &mut F, heartbeat: Option<Duration>) -> Option<Bytes> {
@@ -72,7 +82,7 @@ async fn next_or_heartbeat<F: Feed>(feed: &mut F, heartbeat: Option<Duration>) -
 fn body<F: Feed>(stream: Stream<F>) -> Body {
     let pieces = stream::unfold(stream, |mut stream| async move {
         let piece = stream.next().await?;
-        Some((Ok::<_, std::convert::Infallible>(piece), stream))
+        Some((piece, stream))
     });
     Body::from_stream(pieces)
 }
@@ -93,6 +103,7 @@ pub(in crate::http) fn event_stream<F: Feed>(feed: F, manners: &Manners, count: 
         opening: Some(retry),
         heartbeat: Some(manners.heartbeat),
         closing: manners.closing.clone(),
+        breaks_off: false,
         _count: count,
     });
     streamed("text/event-stream", body)
@@ -106,14 +117,14 @@ pub(in crate::http) fn plain_stream<F: Feed>(
     content_type: &'static str,
 ) -> Response {
     let closing = manners.closing.clone();
-    let body = body(Stream { feed, opening: None, heartbeat: None, closing, _count: count });
+    let body = body(Stream { feed, opening: None, heartbeat: None, closing, breaks_off: true, _count: count });
     streamed(content_type, body)
 }
 
 /// The same with a sign of life, for readers that pass over comments.
 pub(in crate::http) fn chunk_stream<F: Feed>(feed: F, manners: &Manners, count: FollowerCount) -> Response {
     let (heartbeat, closing) = (Some(manners.heartbeat), manners.closing.clone());
-    let body = body(Stream { feed, opening: None, heartbeat, closing, _count: count });
+    let body = body(Stream { feed, opening: None, heartbeat, closing, breaks_off: true, _count: count });
     let mut response = streamed("text/event-stream", body);
     response.headers_mut().insert("x-vercel-ai-ui-message-stream", HeaderValue::from_static("v1"));
     response

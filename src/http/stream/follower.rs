@@ -173,7 +173,7 @@ impl Follower {
                 self.note(&frames);
                 Some(Next::Frames(frames))
             }
-            Offer::Ended(ended, _) => {
+            Offer::Ended(ended) => {
                 self.stage = Stage::Over(ended);
                 None
             }

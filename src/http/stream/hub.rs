@@ -9,10 +9,9 @@ use tokio::sync::broadcast;
 use super::list::ListTail;
 use super::tail::Tail;
 use crate::http::desk::Desk;
-use crate::http::error::ApiError;
 use crate::http::metrics::Metrics;
 use crate::model::{RunId, SessionId};
-use crate::store::{After, Change, Follow, Store};
+use crate::store::{Change, Store};
 
 /// Runs that begin before somebody who follows a session has heard of the first of them. Beyond that it looks itself.
 const BEGUN_MAX: usize = 16;
@@ -110,13 +109,6 @@ impl Hub {
         let sender = Arc::new(sender);
         sessions.insert(session.clone(), Arc::downgrade(&sender));
         (sender, receiver)
-    }
-
-    /// Opens a run's journal to be read from a place on.
-    pub(in crate::http) async fn open(&self, tail: &Tail, after: After, offset: u64) -> Result<Follow, ApiError> {
-        let (store, session, run) = (self.store.clone(), tail.session.clone(), tail.run.clone());
-        let opened = self.desk.read(move || store.follow_at(&session, &run, after, offset)).await;
-        Ok(opened.map_err(|broken| ApiError::broken(broken.to_string()))???)
     }
 
     pub(in crate::http) fn note_lag(&self, bytes: u64) {

@@ -81,7 +81,7 @@ pub(in crate::http) enum Offer {
     /// Nothing yet.
     NotYet,
     /// Nothing any more.
-    Ended(Ended, u64),
+    Ended(Ended),
     /// What belongs there is only on disk by now.
     Behind,
     /// The journal could not be read.
@@ -199,7 +199,7 @@ impl Tail {
         }
         if frames.is_empty() {
             return match ring.ended {
-                Some(ended) => Offer::Ended(ended, ring.last_seq),
+                Some(ended) => Offer::Ended(ended),
                 None if ring.has_failed => Offer::Failed,
                 None => Offer::NotYet,
             };
