@@ -1,4 +1,5 @@
-//! Bytes to model and back: journal lines with their checksums, sidecars, the index, the commit log. Pure: no files, no clock.
+//! Bytes to model and back: journal lines with their checksums, sidecars, the index, the commit log,
+//! events sent over HTTP. Pure: no files, no clock.
 
 pub mod commit;
 mod encode;
@@ -7,6 +8,7 @@ mod line;
 mod salvage;
 mod scan;
 mod sidecar;
+pub mod sse;
 mod walk;
 
 pub use encode::LineEncoder;

@@ -9,7 +9,7 @@ use super::chunk::{Any, Chunk, Delta, ErrorWords, text};
 use super::connection_failure;
 use super::key::Secrets;
 use super::refusal::streamed_error;
-use super::sse::{EventStream, Sent};
+use crate::format::sse::{EventStream, Sent};
 use crate::limits::LINE_BYTES_MAX;
 use crate::model::{Event, Object};
 use crate::run::runner::{Failure, Finish, Outlet};

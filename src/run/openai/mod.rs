@@ -7,7 +7,6 @@ mod chunk;
 mod key;
 mod refusal;
 mod request;
-mod sse;
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
