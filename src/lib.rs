@@ -4,6 +4,8 @@
 //! `kill -9`. Start with [`Store`]; `docs/architecture.md` shows the house, `docs/format.md` every byte on disk.
 
 pub mod cache;
+#[cfg(feature = "client")]
+pub mod client;
 pub mod clock;
 pub mod doctor;
 pub mod entropy;

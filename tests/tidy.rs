@@ -12,7 +12,7 @@ const LAYERS: &[&[&str]] = &[
     &["cache", "recovery"],
     &["store", "doctor"],
     &["run"],
-    &["bridge", "relay", "http"],
+    &["bridge", "relay", "http", "client"],
     &["cli"],
 ];
 
@@ -26,9 +26,13 @@ const KEPT_TO: &[(&str, &[&str], &str)] = &[
         "only the real disk touches files",
     ),
     ("SystemTime", &["src/clock.rs"], "time is an argument"),
-    ("Instant::now", &["src/clock.rs", "src/cli/bench", "src/run/sleep.rs"], "time is an argument"),
+    (
+        "Instant::now",
+        &["src/clock.rs", "src/cli/bench", "src/run/sleep.rs", "src/client/wait.rs"],
+        "time is an argument",
+    ),
     ("getrandom", &["src/entropy.rs"], "randomness is an argument"),
-    ("tokio::time", &["src/run/sleep.rs"], "one place waits"),
+    ("tokio::time", &["src/run/sleep.rs", "src/client/wait.rs"], "one place waits"),
     ("std::thread", &["src/storage", "src/doctor", "src/cli/bench"], "a run is a task"),
     ("thread::sleep", &[], "wait on a notification with a time limit"),
     ("println!", &["src/cli"], "the library never touches the terminal"),

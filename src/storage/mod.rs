@@ -36,6 +36,6 @@ pub use layout::Layout;
 pub use lock::Holder;
 pub use os::OsDisk;
 pub(crate) use os::open_files_max;
-#[cfg(feature = "openai")]
+#[cfg(any(feature = "openai", feature = "client"))]
 pub(crate) use os::read_secret;
 pub use ticket::{Durable, Ticket};

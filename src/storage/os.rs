@@ -141,7 +141,7 @@ pub(crate) fn open_files_max() -> usize {
 }
 
 /// A secret from a file outside of any data directory: a key, a token.
-#[cfg(feature = "openai")]
+#[cfg(any(feature = "openai", feature = "client"))]
 pub(crate) fn read_secret(path: &Path) -> io::Result<String> {
     let mut secret = String::new();
     let bytes = File::open(path)?.take(crate::limits::RECORD_BYTES_MAX + 1).read_to_string(&mut secret)?;
