@@ -12,7 +12,7 @@ use super::{Context, output, session_to_find};
 pub(super) struct Args {
     /// Only these sessions.
     #[arg(value_name = "ID")]
-    ids: Vec<String>,
+    pub(super) ids: Vec<String>,
 }
 
 /// Findings of one severity that are printed for people; all of them are in the JSON.
@@ -23,9 +23,14 @@ pub(super) fn run(context: &Context, args: Args) -> Result<(), Failure> {
     let (line, options) = ProgressLine::show(context.doctor(sessions));
     let report = doctor::check(&context.data, &options)?;
     drop(line);
+    tell(context, &report)
+}
+
+/// Prints a report, and says no if anything is bad.
+pub(super) fn tell(context: &Context, report: &Report) -> Result<(), Failure> {
     match context.json {
         true => output::line(&report.to_json())?,
-        false => output::all(|out| print(&report, out))?,
+        false => output::all(|out| print(report, out))?,
     }
     if report.is_bad() { Err(Failure::Told) } else { Ok(()) }
 }

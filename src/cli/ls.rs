@@ -15,7 +15,7 @@ pub(super) fn run(context: &Context, _args: Args) -> Result<(), Failure> {
         for entry in listed {
             match entry.summary {
                 Ok(summary) if context.json => writeln!(out, "{}", summary.to_json())?,
-                Ok(summary) => writeln!(out, "{}", as_line(&summary))?,
+                Ok(summary) => writeln!(out, "{}", of_summary(&summary))?,
                 Err(error) => unreadable.push(error),
             }
         }
@@ -27,10 +27,13 @@ pub(super) fn run(context: &Context, _args: Args) -> Result<(), Failure> {
     Ok(())
 }
 
-fn as_line(summary: &Summary) -> String {
-    let updated_at = summary.updated_at();
+fn of_summary(summary: &Summary) -> String {
+    as_line(summary.id().as_str(), summary.updated_at(), summary.message_count(), &summary.title())
+}
+
+/// A session as people read it.
+pub(super) fn as_line(id: &str, updated_at: f64, rows: usize, title: &str) -> String {
     let changed = if updated_at > 0.0 { output::moment(updated_at) } else { "-".to_owned() };
-    let rows = summary.message_count();
-    let title = output::plain(&summary.title()).replace(['\n', '\t'], " ");
-    format!("{:<32}  {changed:<16}  {rows:>6}  {title}", summary.id().as_str())
+    let title = output::plain(title).replace(['\n', '\t'], " ");
+    format!("{id:<32}  {changed:<16}  {rows:>6}  {title}")
 }

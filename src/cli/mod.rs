@@ -5,6 +5,7 @@ mod bench;
 mod check;
 mod config;
 mod failure;
+mod input;
 mod ls;
 mod new;
 mod output;
@@ -13,6 +14,7 @@ mod repair;
 mod run;
 mod screen;
 mod show;
+mod signals;
 mod tail;
 mod turn;
 

@@ -15,10 +15,22 @@ pub(super) struct Args {
     title: String,
 }
 
+impl Args {
+    /// The session that is asked for.
+    pub(super) fn session(self) -> Result<NewSession, Failure> {
+        let id = self.id.as_deref().map(SessionId::parse).transpose().map_err(StoreError::from)?;
+        Ok(NewSession { id, title: self.title })
+    }
+}
+
 pub(super) fn run(context: &Context, args: Args) -> Result<(), Failure> {
-    let id = args.id.as_deref().map(SessionId::parse).transpose().map_err(StoreError::from)?;
-    let store = context.writer()?;
-    let id = store.create(NewSession { id, title: args.title })?;
+    let session = args.session()?;
+    let id = context.writer()?.create(session)?;
+    tell(context, &id)
+}
+
+/// Prints the id of a session that was created.
+pub(super) fn tell(context: &Context, id: &SessionId) -> Result<(), Failure> {
     match context.json {
         true => output::line(&format!("{{\"session_id\":\"{id}\"}}")),
         false => output::line(id.as_str()),

@@ -3,15 +3,16 @@
 //! The answer goes to stdout as it is journalled; thoughts, tools and what happens around it go to stderr. Nobody who
 //! stops reading stops the run: only Ctrl-C does.
 
-use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use lastword::run::{BudgetSettings, Config, DemoRunner, RunEnd, StartError, Started, SuperviseError, Supervisor};
-use lastword::{After, RunId, SessionId, Store, StoreError, UserTurn};
+use lastword::{After, RunId, SessionId, Store, UserTurn};
 
 use super::failure::{Failure, with_causes};
 use super::screen::Screen;
+use super::signals::{Signals, Wish};
+use super::turn::user_turn;
 use super::{Context, config, output, session_to_find};
 
 /// How long tasks may take to let go of what they hold, producers among it, when nobody waits for them any more. Only
@@ -23,29 +24,29 @@ const LEFT: &str = "left before the end could be written; what had arrived is ke
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The session.
-    id: String,
+    pub(super) id: String,
     /// What the user says.
     #[arg(long, value_name = "TEXT")]
-    message: String,
+    pub(super) message: String,
     /// Who answers: the name of a configured runner.
     #[arg(long, value_name = "NAME")]
-    runner: Option<String>,
+    pub(super) runner: Option<String>,
     /// The id of the run; a fresh one if none is given.
     #[arg(long)]
-    run: Option<String>,
+    pub(super) run: Option<String>,
     /// The file that configures runners; `_lastword.toml` in the data directory if none is given.
     #[arg(long, env = "LASTWORD_CONFIG", value_name = "FILE")]
-    config: Option<PathBuf>,
+    pub(super) config: Option<PathBuf>,
     /// How long to wait for the first event; 0 waits for ever.
     #[arg(long, value_name = "SECONDS")]
-    ttfb_timeout_seconds: Option<f64>,
+    pub(super) ttfb_timeout_seconds: Option<f64>,
     /// How long a silence in the middle of an answer may last; 0 lets it last for ever.
     #[arg(long, value_name = "SECONDS")]
-    idle_timeout_seconds: Option<f64>,
+    pub(super) idle_timeout_seconds: Option<f64>,
     /// The pause between two words of the built-in demo.
     #[arg(long, env = "LASTWORD_DEMO_PACE_MS", value_name = "MS")]
     #[arg(value_parser = clap::value_parser!(u64).range(..=60_000))]
-    pace_ms: Option<u64>,
+    pub(super) pace_ms: Option<u64>,
 }
 
 impl Args {
@@ -66,12 +67,11 @@ impl Args {
 
 pub(super) fn run(context: &Context, args: Args) -> Result<(), Failure> {
     let session = session_to_find(&args.id)?;
-    let run = args.run.as_deref().map(RunId::parse).transpose().map_err(StoreError::from)?;
+    let turn = user_turn(&args.message, args.run.as_deref())?;
     let config = args.config(context)?;
     let store = context.writer()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.map_err(|cause| Failure::Storage(format!("could not start the tasks of a run: {cause}")))?;
-    let turn = UserTurn { run, ..UserTurn::text(&args.message) };
     let done = runtime.block_on(answer(context, store, config, session, turn, args.runner.as_deref()));
     runtime.shutdown_timeout(PARTING);
     done
@@ -165,7 +165,8 @@ async fn obey(supervisor: &Supervisor, run: &RunId, wish: Wish) {
     }
 }
 
-fn tell(end: RunEnd) -> Result<(), Failure> {
+/// Says how a run ended.
+pub(super) fn tell(end: RunEnd) -> Result<(), Failure> {
     match end {
         RunEnd::Completed => Ok(()),
         RunEnd::Stopped => Err(Failure::No("stopped; what had arrived is kept".to_owned())),
@@ -176,61 +177,6 @@ fn tell(end: RunEnd) -> Result<(), Failure> {
     }
 }
 
-/// What the signals of the system ask for.
-#[derive(Debug, Clone, Copy)]
-enum Wish {
-    Stop,
-    Shutdown,
-}
-
-#[cfg(unix)]
-struct Signals {
-    interrupt: tokio::signal::unix::Signal,
-    terminate: tokio::signal::unix::Signal,
-    /// A terminal that goes away is a reader that leaves. It is heard so that it ends nothing.
-    hangup: tokio::signal::unix::Signal,
-}
-
-#[cfg(unix)]
-impl Signals {
-    fn listen() -> Result<Self, Failure> {
-        use tokio::signal::unix::{SignalKind, signal};
-        let broken = |cause: io::Error| Failure::Storage(format!("could not listen for signals: {cause}"));
-        Ok(Signals {
-            interrupt: signal(SignalKind::interrupt()).map_err(broken)?,
-            terminate: signal(SignalKind::terminate()).map_err(broken)?,
-            hangup: signal(SignalKind::hangup()).map_err(broken)?,
-        })
-    }
-
-    async fn next(&mut self) -> Wish {
-        loop {
-            tokio::select! {
-                _ = self.interrupt.recv() => return Wish::Stop,
-                _ = self.terminate.recv() => return Wish::Shutdown,
-                _ = self.hangup.recv() => {}
-            }
-        }
-    }
-}
-
-#[cfg(not(unix))]
-struct Signals;
-
-#[cfg(not(unix))]
-impl Signals {
-    fn listen() -> Result<Self, Failure> {
-        Ok(Signals)
-    }
-
-    async fn next(&mut self) -> Wish {
-        match tokio::signal::ctrl_c().await {
-            Ok(()) => Wish::Stop,
-            Err(_) => std::future::pending().await,
-        }
-    }
-}
-
 /// Prints the run's events as they are journalled. A reader who has left is no reason to stop.
 fn print(store: &Store, session: &SessionId, run: &RunId, json: bool) -> Result<(), Failure> {
     let mut screen = Screen::default();
@@ -238,7 +184,7 @@ fn print(store: &Store, session: &SessionId, run: &RunId, json: bool) -> Result<
         let event = event?;
         match json {
             true => screen.answer(&format!("{}\n", event.line)),
-            false => screen.show(&event),
+            false => screen.show(&event.name, event.payload()),
         }
     }
     screen.end();

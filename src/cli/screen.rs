@@ -2,7 +2,6 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use lastword::JournalEvent;
 use lastword::model::{Object, is_truthy};
 
 use super::output::plain;
@@ -35,10 +34,10 @@ impl Default for Screen {
 
 impl Screen {
     /// Shows an event, if it is one for people.
-    pub(super) fn show(&mut self, event: &JournalEvent) {
-        let payload = Object::parse(event.payload()).unwrap_or_default();
+    pub(super) fn show(&mut self, name: &str, payload: &str) {
+        let payload = Object::parse(payload).unwrap_or_default();
         let text = |key: &str| plain(&payload.text(key).unwrap_or_default());
-        match event.name.as_str() {
+        match name {
             "token" => self.answer(&text("text")),
             "interim_assistant" if payload.get("already_streamed").is_some_and(is_truthy) => {}
             "interim_assistant" => self.answer(&format!("{}\n\n", text("text"))),

@@ -13,28 +13,33 @@ use super::{Context, greet, output, session_to_find};
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The session.
-    id: String,
+    pub(super) id: String,
     /// Only what stands before the transcript.
     #[arg(long)]
-    metadata: bool,
+    pub(super) metadata: bool,
     /// The conversation as a model may be shown it, as the messages of a chat request.
     #[arg(long, conflicts_with = "metadata")]
-    context: bool,
+    pub(super) context: bool,
 }
 
 pub(super) fn run(context: &Context, args: Args) -> Result<(), Failure> {
     let id = session_to_find(&args.id)?;
     let store = context.reader()?;
     if args.metadata {
-        return print_metadata(&store.metadata(&id)?, context.json);
+        return print_metadata(&object_of(&store.metadata(&id)?), context.json);
     }
     let session = full_read(context, store, &id)?;
-    if args.context {
+    print(context, &session, args.context)
+}
+
+/// Prints a session, or the context that a model may be shown.
+pub(super) fn print(context: &Context, session: &Session, is_context: bool) -> Result<(), Failure> {
+    if is_context {
         return output::line(&session.context().to_json());
     }
     match context.json {
-        true => output::all(|out| out.write_all(encode(&session).bytes())),
-        false => output::all(|out| print_session(&session, out)),
+        true => output::all(|out| out.write_all(encode(session).bytes())),
+        false => output::all(|out| print_session(session, out)),
     }
 }
 
@@ -68,12 +73,17 @@ fn may_only_read(error: &StoreError) -> bool {
     }
 }
 
-fn print_metadata(metadata: &Metadata, json: bool) -> Result<(), Failure> {
+fn object_of(metadata: &Metadata) -> Object {
     let mut object = Object::default();
     for (key, value) in metadata.iter() {
         object.set(&key, output::on_one_line(value));
     }
     object.set("message_count", metadata.message_count().to_string());
+    object
+}
+
+/// Prints what stands before a transcript.
+pub(super) fn print_metadata(object: &Object, json: bool) -> Result<(), Failure> {
     if json {
         return output::line(&object.to_json());
     }

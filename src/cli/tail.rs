@@ -10,15 +10,15 @@ use super::{Context, output, run_to_find, session_to_find};
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The session.
-    id: String,
+    pub(super) id: String,
     /// The run.
-    run: String,
+    pub(super) run: String,
     /// Only events behind the one of this number.
     #[arg(long, value_name = "SEQ", default_value_t = 0)]
-    after: u64,
+    pub(super) after: u64,
     /// Wait for more until the run has ended.
     #[arg(long)]
-    follow: bool,
+    pub(super) follow: bool,
 }
 
 pub(super) fn run(context: &Context, args: Args) -> Result<(), Failure> {

@@ -27,6 +27,10 @@ impl Severity {
             Severity::Info => "info",
         }
     }
+
+    fn of(word: &str) -> Option<Self> {
+        [Severity::Damage, Severity::Warning, Severity::Info].into_iter().find(|severity| severity.as_str() == word)
+    }
 }
 
 macro_rules! codes {
@@ -141,6 +145,9 @@ pub(super) enum Words {
     Left(String, &'static str),
 }
 
+/// How what is said of a repair begins if there is none.
+const NO_REPAIR: &str = "nothing";
+
 /// Something that is not as it should be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
@@ -190,7 +197,7 @@ impl Finding {
 
     /// Something that a repair leaves alone, and why.
     pub(super) fn leaves(self, message: impl Into<String>, why: &str) -> Self {
-        let repair = if why.is_empty() { "nothing".to_owned() } else { format!("nothing: {why}") };
+        let repair = if why.is_empty() { NO_REPAIR.to_owned() } else { format!("{NO_REPAIR}: {why}") };
         Finding { message: message.into(), repair, is_mendable: false, ..self }
     }
 
@@ -214,6 +221,23 @@ impl Finding {
         json.set_text("message", &self.message);
         json.set_text("repair", &self.repair);
         json.to_json()
+    }
+
+    /// What somebody else found, in the same words.
+    pub(super) fn from_json(json: &str) -> Option<Self> {
+        let json = Object::parse(json)?;
+        let repair = json.text("repair")?.into_owned();
+        Some(Finding {
+            code: json.text("code")?.parse().ok()?,
+            severity: Severity::of(&json.text("severity")?)?,
+            session: json.text("session").map(|id| SessionId::parse(&id)).transpose().ok()?,
+            run: json.text("run").map(|id| RunId::parse(&id)).transpose().ok()?,
+            file: PathBuf::from(&*json.text("file")?),
+            offset: json.get("offset").and_then(|offset| offset.parse().ok()),
+            message: json.text("message")?.into_owned(),
+            is_mendable: !repair.starts_with(NO_REPAIR),
+            repair,
+        })
     }
 }
 

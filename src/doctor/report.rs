@@ -1,5 +1,7 @@
 //! What an examination of a whole directory gave, the worst first.
 
+use serde_json::value::RawValue;
+
 use super::finding::{Finding, Severity};
 use super::ward::{Examined, Untold};
 use crate::limits::DOCTOR_FINDINGS_MAX;
@@ -46,10 +48,26 @@ impl Summary {
         json.set("live_writer", if self.is_live { "true" } else { "false" });
         json.to_json()
     }
+
+    fn from_json(json: &str) -> Option<Self> {
+        let json = Object::parse(json)?;
+        let number = |key: &str| json.get(key)?.parse().ok();
+        Some(Summary {
+            sessions: number("sessions")?,
+            journals: number("journals")?,
+            journal_bytes: number("journal_bytes")?,
+            events: number("events")?,
+            damage: number("damage")?,
+            warning: number("warning")?,
+            info: number("info")?,
+            untold: number("untold")?,
+            is_live: json.is_true("live_writer"),
+        })
+    }
 }
 
 /// What an examination gave.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
     /// The findings, the worst first, those of a session and a file together.
     pub findings: Vec<Finding>,
@@ -102,5 +120,38 @@ impl Report {
     pub fn to_json(&self) -> String {
         let findings: Vec<String> = self.findings.iter().map(Finding::to_json).collect();
         format!("{{\"findings\":[{}],\"summary\":{}}}", findings.join(","), self.summary.to_json())
+    }
+
+    /// A report that somebody else made, in the same words; nothing if it is none, or a newer program's.
+    pub fn from_json(json: &str) -> Option<Self> {
+        let report = Object::parse(json)?;
+        let findings: Vec<&RawValue> = serde_json::from_str(report.get("findings")?).ok()?;
+        let findings = findings.into_iter().map(|finding| Finding::from_json(finding.get())).collect::<Option<_>>()?;
+        Some(Report { findings, summary: Summary::from_json(report.get("summary")?)? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::doctor::Code;
+    use crate::model::{RunId, SessionId};
+
+    #[test]
+    fn a_report_is_read_as_it_was_written() {
+        let (session, run) = (SessionId::parse("s").unwrap(), RunId::parse("r").unwrap());
+        let torn = Finding::new(Code::TornTail, Severity::Damage, PathBuf::from("a/b.jsonl"));
+        let loose = Finding::new(Code::StaleTemp, Severity::Info, PathBuf::from("x"));
+        let mut report = Report::default();
+        report.tell(torn.of_run(&session, &run).at(7).says("it is \"torn\"", "it is cut"));
+        report.tell(loose.leaves("somebody was here", "it may be needed"));
+        report.summary.is_live = true;
+        report.summary.journal_bytes = u64::MAX;
+        assert_eq!(Report::from_json(&report.to_json()), Some(report));
+        for odd in ["", "{}", r#"{"findings":[{}],"summary":{}}"#] {
+            assert_eq!(Report::from_json(odd), None);
+        }
     }
 }
