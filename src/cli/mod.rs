@@ -13,6 +13,7 @@ mod progress;
 mod repair;
 mod run;
 mod screen;
+mod serve;
 mod show;
 mod signals;
 mod tail;
@@ -79,6 +80,8 @@ enum Command {
     Append(append::Args),
     /// Print the events of a run as its journal has them.
     Tail(tail::Args),
+    /// Serve sessions and runs over HTTP, and a page. Ctrl-C or SIGTERM lets runs end first.
+    Serve(serve::Args),
     /// Look through the whole directory, or some sessions, and say what is wrong. Changes nothing.
     Check(check::Args),
     /// Say what a repair would do, and do it with --apply. Whatever is replaced is kept.
@@ -197,6 +200,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Run(args) => run::run(&context, args),
         Command::Append(args) => append::run(&context, args),
         Command::Tail(args) => tail::run(&context, args),
+        Command::Serve(args) => serve::run(&context, args),
         Command::Check(args) => check::run(&context, args),
         Command::Repair(args) => repair::run(&context, args),
         Command::Bench(args) => bench::run(&context, args),

@@ -17,6 +17,7 @@ mod producers;
 mod request;
 mod routes;
 mod server;
+mod settings;
 mod store_metrics;
 mod stream;
 mod time;
@@ -24,4 +25,5 @@ mod token;
 
 pub use options::ServerOptions;
 pub use server::{ServeError, Server};
+pub use settings::{BadSetting, Lasting, LogForm, ServerSettings};
 pub use token::{Access, BadTokens, Tokens};

@@ -56,6 +56,9 @@ struct File {
     runs: Runs,
     #[serde(default)]
     runners: BTreeMap<String, RunnerEntry>,
+    /// Of the same file, and somebody else's.
+    #[serde(default, rename = "server")]
+    _server: Option<serde::de::IgnoredAny>,
 }
 
 #[derive(Debug, Default, Deserialize)]

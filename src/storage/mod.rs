@@ -34,8 +34,8 @@ pub use files::{
 pub use finding::Finding;
 pub use layout::Layout;
 pub use lock::Holder;
-pub use os::OsDisk;
 pub(crate) use os::open_files_max;
 #[cfg(any(feature = "openai", feature = "client"))]
 pub(crate) use os::read_secret;
+pub use os::{OsDisk, raise_open_files};
 pub use ticket::{Durable, Ticket};

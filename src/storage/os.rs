@@ -134,6 +134,23 @@ pub(crate) fn open_files_max() -> usize {
     limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX))
 }
 
+/// Lets this process open as many files as the system's owner allows it to, and says how many that are. Whoever opens
+/// few never needs it; a server does, before it opens its store.
+#[cfg(unix)]
+pub fn raise_open_files() -> usize {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    // What is refused is left as it is.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+    open_files_max()
+}
+
+/// Other systems do not ask.
+#[cfg(not(unix))]
+pub fn raise_open_files() -> usize {
+    open_files_max()
+}
+
 /// Other systems have other bounds, and do not tell.
 #[cfg(not(unix))]
 pub(crate) fn open_files_max() -> usize {
