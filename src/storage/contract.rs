@@ -221,6 +221,11 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// Whether anything can be written at all.
     fn can_write(&self) -> bool;
 
+    /// The failure since which nothing is written any more; none while there was none, and for a reader.
+    fn stopped_by(&self) -> Option<StorageError> {
+        None
+    }
+
     /// Makes everything that was appended so far survive a power cut, now.
     fn commit(&self) -> Result<(), StorageError> {
         Ok(())

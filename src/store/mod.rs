@@ -139,6 +139,17 @@ impl Store {
         Ok(self.shared.storage.commit()?)
     }
 
+    /// Whether anything can be written: not by a reader, and not after a failed sync.
+    pub fn is_writable(&self) -> bool {
+        self.shared.storage.can_write()
+    }
+
+    /// Why this store writes nothing any more although it was opened to: the failed sync that stopped it. It has to be opened
+    /// again.
+    pub fn stopped_reason(&self) -> Option<StoreError> {
+        self.shared.storage.stopped_by().map(StoreError::from)
+    }
+
     /// How lasting an append is before it returns, unless it asks for more.
     pub fn durability(&self) -> Durability {
         self.shared.options.durability

@@ -8,7 +8,7 @@ use lastword::{
 };
 
 use crate::aftermath::check_aftermath;
-use crate::machine::{DATA, End, Workload, created, id, open, operations_of, prepared};
+use crate::machine::{DATA, End, USUAL, Workload, created, id, open, operations_of, prepared};
 
 /// A failing operation anywhere is told to the caller, and nothing that was acknowledged before it is lost.
 #[test]
@@ -32,6 +32,28 @@ fn every_operation_fails_once() {
             }
         }
     }
+}
+
+#[test]
+fn a_store_that_stopped_says_so_and_why_and_one_that_never_could_write_has_no_reason() {
+    let (disk, _) = prepared(created);
+    let store = open(&disk).unwrap();
+    let run = store.begin_run(&id(), UserTurn::text("x")).unwrap();
+    disk.fail(disk.operations() + 1, Fault::Enospc);
+    run.append(Event::token("no room")).unwrap_err();
+    assert!(store.is_writable() && store.stopped_reason().is_none(), "a full disk stops nobody");
+    disk.break_syncs(disk.operations() + 1);
+    run.append_durable(Event::token("one")).unwrap().wait().unwrap_err();
+    let why = store.stopped_reason().expect("it stopped");
+    assert_eq!((store.is_writable(), why.code()), (false, "stopped"));
+    let source = std::error::Error::source(why.storage().unwrap()).map(ToString::to_string).unwrap_or_default();
+    assert!(source.contains("sync"), "{why:?}");
+    let reader = USUAL.open_to_read(&disk).unwrap();
+    assert!(!reader.is_writable() && reader.stopped_reason().is_none());
+    drop((run, store));
+    disk.mend_syncs();
+    let again = open(&disk).unwrap();
+    assert!(again.is_writable() && again.stopped_reason().is_none(), "until it is opened again");
 }
 
 #[test]

@@ -346,6 +346,10 @@ impl Storage for FileStorage {
         self.lock.is_some() && !self.latch.is_stopped()
     }
 
+    fn stopped_by(&self) -> Option<StorageError> {
+        self.latch.check().err()
+    }
+
     fn commit(&self) -> Result<(), StorageError> {
         self.must_write()?;
         self.committer.as_ref().map_or(Ok(()), |committer| committer.commit())
