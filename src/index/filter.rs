@@ -1,5 +1,7 @@
 //! Which sessions of the list are wanted, told from what the listing knows of them and nothing else.
 
+use std::sync::LazyLock;
+
 use memchr::memmem::Finder;
 
 use super::Entry;
@@ -71,9 +73,24 @@ fn lower(text: &str, out: &mut String) {
         out.push_str(text);
         return out.make_ascii_lowercase();
     }
-    let letters = text.chars().flat_map(char::to_lowercase);
-    out.extend(letters.map(|letter| if letter == 'ς' { 'σ' } else { letter }));
+    let known = &**LOWERED;
+    for letter in text.chars() {
+        match known.get(letter as usize) {
+            Some(Some(lowered)) => out.push(*lowered),
+            _ => out.extend(letter.to_lowercase()),
+        }
+    }
 }
+
+/// The letters of most alphabets that have two cases, and what they become where that is one letter. Looking for it in
+/// all of Unicode would cost several times as much as the rest of a search.
+static LOWERED: LazyLock<Vec<Option<char>>> = LazyLock::new(|| {
+    let lowered = |letter: char| match (letter, letter.to_lowercase()) {
+        ('ς', _) => Some('σ'),
+        (_, mut lowered) => lowered.next().filter(|_| lowered.next().is_none()),
+    };
+    ('\0'..'\u{600}').map(lowered).collect()
+});
 
 #[cfg(test)]
 mod tests {
@@ -85,6 +102,17 @@ mod tests {
         noted.set_text("title", title);
         let id = SessionId::parse("s").unwrap();
         Entry::of(Summary::restore(id, Revision::new("1"), 0.0, &noted.to_json()))
+    }
+
+    #[test]
+    fn each_letter_becomes_what_unicode_says() {
+        for letter in '\0'..=char::MAX {
+            let mut lowered = String::new();
+            lower(&format!("é{letter}"), &mut lowered);
+            let expected: String =
+                letter.to_lowercase().map(|letter| if letter == 'ς' { 'σ' } else { letter }).collect();
+            assert_eq!(lowered.strip_prefix('é'), Some(&*expected), "{letter:?}");
+        }
     }
 
     #[test]
