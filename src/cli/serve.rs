@@ -176,8 +176,10 @@ async fn serve(context: &Context, server: Server, supervisor: Supervisor) -> Res
                     }
                     _ => return Err(Failure::No("left before all runs had ended; what had arrived is kept".to_owned())),
                 }
-                // It may have been asked before.
-                ask.take().into_iter().for_each(|ask| drop(ask.send(())));
+                if let Some(ask) = ask.take() {
+                    // It may have ended by itself.
+                    let _ = ask.send(());
+                }
             }
         }
     }

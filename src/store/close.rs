@@ -37,11 +37,24 @@ impl Shared {
 
     /// Whether nobody will append to the run any more, and there is something to end.
     fn is_gone(&self, gate: &Gate, session: &SessionId, run: &RunId) -> Result<bool, StoreError> {
-        if gate.is_held(run) || self.storage.journal_len(session, run)?.is_none_or(|bytes| bytes == 0) {
+        if self.storage.journal_len(session, run)?.is_none_or(|bytes| bytes == 0) {
+            return Ok(false);
+        }
+        self.is_left(gate, session, run)
+    }
+
+    /// Whether nobody will append to a run of ours any more, as far as anybody knows.
+    fn is_left(&self, gate: &Gate, session: &SessionId, run: &RunId) -> Result<bool, StoreError> {
+        if gate.is_held(run) {
             return Ok(false);
         }
         let Some(birth) = self.storage.birth(session, run)? else { return Ok(false) };
         Ok(self.is_due(Some(birth.begun_at)) && !self.is_leased(gate, session, run))
+    }
+
+    /// The same for somebody who waits for a run that has said nothing, and that nobody ends: it may still be said.
+    pub(super) fn is_abandoned(&self, session: &SessionId, run: &RunId) -> Result<bool, StoreError> {
+        self.is_left(&self.gates.of(session), session, run)
     }
 
     fn close(&self, gate: &Gate, session: &SessionId, run: &RunId) -> Result<Closing, StoreError> {

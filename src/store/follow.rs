@@ -145,6 +145,12 @@ impl Follow {
         Ok(())
     }
 
+    /// Whether nobody will append to the run any more, as far as anybody knows, whether or not it was ended. One without
+    /// any event never is, because its journal may still arrive.
+    pub fn is_abandoned(&self) -> Result<bool, StoreError> {
+        self.store.shared.is_abandoned(&self.session, &self.run)
+    }
+
     /// Waits until there may be more, at most so long. Returns early when this process appends to the run.
     pub fn wait(&mut self, limit: Duration) {
         let seen = self.read_to();

@@ -165,11 +165,6 @@ impl Store {
         self.shared.meter()
     }
 
-    /// Whether it can be written: it was opened for that, and no sync has failed since.
-    pub fn is_writable(&self) -> bool {
-        self.shared.storage.can_write()
-    }
-
     /// Who last took the writer's lock of a data directory, whether or not it still holds it.
     pub fn last_holder(path: impl AsRef<Path>) -> Option<Holder> {
         FileStorage::last_holder(&OsDisk, path.as_ref())

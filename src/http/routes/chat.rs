@@ -1,19 +1,26 @@
 //! The AI SDK's chat: a turn is begun and its answer streamed, and an answer that was cut is streamed again from its start.
 
+use std::borrow::Cow;
+
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 
 use super::runs::start;
 use super::sessions::missing;
+use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::http::app::{App, SharedApp};
 use crate::http::chat::{ChatFeed, ChatRequest, InvalidChat};
 use crate::http::error::{ApiError, ErrorBody};
 use crate::http::request::{OfSession, expect_json, read_body};
 use crate::http::stream::{Follower, chunk_stream};
+use crate::model::marker::{Retry, is_interrupted};
 use crate::model::{List, NotAList, RunId, Session, SessionId, ToolCard};
 use crate::sidecar::{SaveIntent, SaveOptions};
 use crate::store::{NewSession, Store, StoreError, UserTurn};
+
+/// For how long an answer that was interrupted is streamed to whoever comes back for it.
+const INTERRUPTED_SECONDS_MAX: i64 = 120;
 
 /// Characters of a title that is made of the first message.
 const TITLE_CHARS_MAX: usize = 60;
@@ -73,17 +80,31 @@ pub(super) async fn resume(State(app): State<SharedApp>, OfSession(session): OfS
     })
 }
 
-/// The run that a session waits for. A chat that nobody has begun yet has none.
+/// The run that a session waits for, or one that was interrupted a moment ago. A chat that nobody has begun yet has none.
 fn live_run(store: &Store, session: &SessionId) -> Result<Option<RunId>, ApiError> {
     let metadata = match store.metadata(session) {
         Err(StoreError::NotFound { .. }) => return Ok(None),
         metadata => metadata?,
     };
-    let run = metadata.active_run().and_then(|run| RunId::parse(&run).ok());
+    let run = match metadata.active_run() {
+        Some(run) => RunId::parse(&run).ok(),
+        None => just_interrupted(&*store.get_session(session)?, SystemClock.now()),
+    };
     match run {
         Some(run) if store.has_run(session, &run)? => Ok(Some(run)),
         _ => Ok(None),
     }
+}
+
+/// The run whose interruption is the last thing that the transcript says, if that was a moment ago. Whoever else came
+/// back first has had it resolved; this reader still has half of it.
+fn just_interrupted(session: &Session, now: Timestamp) -> Option<RunId> {
+    let last = session.messages().next_back().filter(is_interrupted)?;
+    let is_stopped = last.fields().text("interruption_cause").as_deref() == Some("stopped_by_user");
+    let age = now.whole_seconds() - last.timestamp()?;
+    let run = Retry::of(&last).map(|retry| retry.run).or_else(|| last.run().map(Cow::into_owned))?;
+    let is_recent = (0..=INTERRUPTED_SECONDS_MAX).contains(&age);
+    RunId::parse(&run).ok().filter(|_| is_recent && !is_stopped)
 }
 
 fn stream(app: &SharedApp, session: &SessionId, run: &RunId) -> Response {

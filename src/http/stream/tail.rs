@@ -34,7 +34,7 @@ const REST_AFTER: Duration = Duration::from_secs(1);
 pub(in crate::http) enum Ended {
     /// With an event that says so.
     As(TerminalState),
-    /// Its session or its journal is gone, or can never be ended.
+    /// Its session, its journal or its producer is gone, and nobody can say how it ended.
     Gone,
 }
 
@@ -114,7 +114,7 @@ pub(in crate::http) fn read_batch(follow: &mut Follow, run: &RunId) -> Result<Ba
             return Ok(Batch { frames, is_caught_up, is_over });
         }
         let read_to = follow.read_to();
-        let is_over = follow.is_over()?;
+        let is_over = follow.is_over()? || (read_to == 0 && follow.is_abandoned()?);
         // Whoever looked may just have ended it.
         if let Some(event) = follow.poll()? {
             let frame = Frame::new(run, &event);
