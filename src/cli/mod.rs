@@ -10,6 +10,7 @@ mod ls;
 mod new;
 mod output;
 mod progress;
+mod remote;
 mod repair;
 mod run;
 mod screen;
@@ -29,6 +30,7 @@ use lastword::run::Reaped;
 use lastword::{CommitOptions, Durability, Finding, Options, RunId, SessionId, Store};
 
 use self::failure::Failure;
+use self::remote::Server;
 
 /// The crash-proof session store behind a chat UI for AI agents.
 #[derive(Debug, Parser)]
@@ -37,6 +39,14 @@ struct Cli {
     /// The data directory.
     #[arg(long, global = true, env = "LASTWORD_DATA", default_value = "lastword-data", value_name = "DIR")]
     data: PathBuf,
+
+    /// Ask a running server instead of the data directory.
+    #[arg(long, global = true, env = "LASTWORD_SERVER", value_name = "URL")]
+    server: Option<String>,
+
+    /// The file whose first token that server is shown.
+    #[arg(long, global = true, env = "LASTWORD_TOKEN_FILE", value_name = "FILE")]
+    server_token_file: Option<PathBuf>,
 
     /// Results for machines: JSON.
     #[arg(long, global = true)]
@@ -190,23 +200,31 @@ fn run_to_find(text: &str) -> Result<RunId, Failure> {
 
 pub(crate) fn main() -> ExitCode {
     let cli = Cli::parse();
-    let Cli { data, json, core, sync_within_ms, allow_network_fs, command } = cli;
+    let Cli { data, server, server_token_file, json, core, sync_within_ms, allow_network_fs, command } = cli;
     let context = Context { data, json, core, sync_within_ms, allow_network_fs };
-    let done = match command {
-        Command::New(args) => new::run(&context, args),
-        Command::Ls(args) => ls::run(&context, args),
-        Command::Show(args) => show::run(&context, args),
-        Command::Turn(args) => turn::run(&context, args),
-        Command::Run(args) => run::run(&context, args),
-        Command::Append(args) => append::run(&context, args),
-        Command::Tail(args) => tail::run(&context, args),
-        Command::Serve(args) => serve::run(&context, args),
-        Command::Check(args) => check::run(&context, args),
-        Command::Repair(args) => repair::run(&context, args),
-        Command::Bench(args) => bench::run(&context, args),
+    let done = match server {
+        Some(address) => remote::run(&context, Server { address, token_file: server_token_file }, command),
+        None => act(&context, command),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
+    }
+}
+
+/// Does it on the data directory.
+fn act(context: &Context, command: Command) -> Result<(), Failure> {
+    match command {
+        Command::New(args) => new::run(context, args),
+        Command::Ls(args) => ls::run(context, args),
+        Command::Show(args) => show::run(context, args),
+        Command::Turn(args) => turn::run(context, args),
+        Command::Run(args) => run::run(context, args),
+        Command::Append(args) => append::run(context, args),
+        Command::Tail(args) => tail::run(context, args),
+        Command::Serve(args) => serve::run(context, args),
+        Command::Check(args) => check::run(context, args),
+        Command::Repair(args) => repair::run(context, args),
+        Command::Bench(args) => bench::run(context, args),
     }
 }

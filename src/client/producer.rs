@@ -1,17 +1,23 @@
 //! A producer whose events are appended once, in order, whatever happens to the connection or the server.
 
+use std::future::Future;
 use std::ops::RangeInclusive;
+use std::pin::pin;
+use std::time::Duration;
 
 use super::batch::Sending;
 use super::follow::gave_up;
 use super::outage::{Outage, Patience};
 use super::runs::{AppendOptions, EventBatch};
-use super::wait::Moment;
+use super::wait::{Moment, within};
 use super::{Client, ClientError};
 use crate::clock::{Steady, SystemSteady};
 use crate::entropy::{Entropy, SystemEntropy};
 use crate::model::{RunId, SessionId};
 use crate::storage::Durability;
+
+/// A third of the lease that a server grants unasked.
+const RENEW_EVERY: Duration = Duration::from_secs(10);
 
 /// Appends to one run. Each batch says which numbers it is to get, so that it may be sent again.
 ///
@@ -25,6 +31,8 @@ pub struct Producer {
     pub durability: Durability,
     /// How long a batch is tried.
     pub patience: Patience,
+    /// How often the lease is renewed while the producer waits for something.
+    pub renew_every: Duration,
     sending: Sending,
     clock: SystemSteady,
 }
@@ -38,6 +46,7 @@ impl Client {
             run: run.clone(),
             durability: Durability::Buffered,
             patience: Patience::default(),
+            renew_every: RENEW_EVERY,
             sending: Sending::behind(last_seq),
             clock: SystemSteady::default(),
         }
@@ -92,6 +101,17 @@ impl Producer {
         match self.client.renew_lease(&self.session, &self.run).await {
             Err(error) if !error.is_transient() => Err(error),
             _ => Ok(()),
+        }
+    }
+
+    /// Waits for something to send, and says meanwhile that the producer is alive.
+    pub async fn wait_for<T>(&mut self, something: impl Future<Output = T>) -> Result<T, ClientError> {
+        let mut something = pin!(something);
+        loop {
+            match within(Some(self.renew_every), something.as_mut()).await {
+                Some(come) => return Ok(come),
+                None => self.renew().await?,
+            }
         }
     }
 
