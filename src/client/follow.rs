@@ -69,24 +69,30 @@ pub struct Follow {
     line: Line,
     resume: Resume,
     told: VecDeque<Told>,
+    /// What went wrong behind all that is to be told.
+    failure: Option<ClientError>,
 }
 
 impl Follow {
     fn new(line: Line, resume: Resume) -> Self {
-        Follow { line, resume, told: VecDeque::new() }
+        Follow { line, resume, told: VecDeque::new(), failure: None }
     }
 
-    /// The next thing there is to tell; nothing behind the end. Whoever stops waiting misses nothing.
+    /// The next thing there is to tell; nothing behind the end. Whoever stops waiting misses nothing, and behind an error
+    /// it goes on where it was, if the server lets it.
     pub async fn next(&mut self) -> Result<Option<Told>, ClientError> {
         loop {
             if let Some(told) = self.told.pop_front() {
                 return Ok(Some(told));
             }
+            if let Some(failure) = self.failure.take() {
+                return Err(failure);
+            }
             if self.resume.is_over() {
                 return Ok(None);
             }
             if let Err(error) = self.advance().await {
-                self.line.endure(error, self.resume.has_connected())?;
+                self.failure = self.line.endure(error, self.resume.has_connected()).err();
             }
         }
     }

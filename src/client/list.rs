@@ -26,13 +26,15 @@ pub struct FollowList {
     place: ListPlace,
     has_connected: bool,
     told: VecDeque<ListTold>,
+    /// What went wrong behind all that is to be told.
+    failure: Option<ClientError>,
 }
 
 impl Client {
     /// Follows the list of sessions from now on.
     pub fn follow_list(&self, options: FollowOptions) -> FollowList {
         let line = Line::new(self, self.place(&["v1", "events"]), "follow the list of sessions".to_owned(), options);
-        FollowList { line, place: ListPlace::default(), has_connected: false, told: VecDeque::new() }
+        FollowList { line, place: ListPlace::default(), has_connected: false, told: VecDeque::new(), failure: None }
     }
 }
 
@@ -43,8 +45,11 @@ impl FollowList {
             if let Some(told) = self.told.pop_front() {
                 return Ok(told);
             }
+            if let Some(failure) = self.failure.take() {
+                return Err(failure);
+            }
             if let Err(error) = self.advance().await {
-                self.line.endure(error, self.has_connected)?;
+                self.failure = self.line.endure(error, self.has_connected).err();
             }
         }
     }
