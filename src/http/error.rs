@@ -89,6 +89,11 @@ impl ApiError {
         ApiError { detail, ..Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", message) }
     }
 
+    /// Whether a run takes no more, for whatever reason.
+    pub(super) fn is_fenced(&self) -> bool {
+        self.code == "fenced"
+    }
+
     fn of_store(error: &StoreError) -> Self {
         let code = error.code();
         let status = status_of(code);

@@ -169,7 +169,9 @@ async fn run_prints_the_answer_and_says_how_it_ended() {
     assert_eq!(lastword(&stopped, &args, "").await.err, "lastword: stopped; what had arrived is kept\n");
     check(refuse(409, "run_in_progress"), &args, 3, "").await;
     check(refuse(400, "invalid_argument"), &args, 2, "").await;
-    check(Vec::new(), &args[..4], 2, "").await;
+    // Without a name, whoever usually answers is asked.
+    let unnamed = server("completed", event(2, "done", "{}")).await;
+    assert_printed(&lastword(&unnamed, &args[..4], "").await, 0, "Hello\n");
 }
 
 #[cfg(unix)]

@@ -16,26 +16,26 @@ use tokio::task::JoinHandle;
 use crate::wire::{Answer, Ask, Coming, ask};
 
 /// A server, and what is needed to end it.
-pub struct House {
-    pub address: SocketAddr,
-    pub store: Store,
-    pub supervisor: Supervisor,
+pub(crate) struct House {
+    pub(crate) address: SocketAddr,
+    pub(crate) store: Store,
+    pub(crate) supervisor: Supervisor,
     runtime: Option<Runtime>,
     serving: Option<(oneshot::Sender<()>, JoinHandle<Drained>)>,
-    pub folder: TempDir,
+    pub(crate) folder: TempDir,
 }
 
 impl House {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::with(|_| {})
     }
 
     /// A server whose options were changed.
-    pub fn with(change: impl FnOnce(&mut ServerOptions)) -> Self {
+    pub(crate) fn with(change: impl FnOnce(&mut ServerOptions)) -> Self {
         Self::of(Options::default(), Runners::default(), change)
     }
 
-    pub fn of(options: Options, runners: Runners, change: impl FnOnce(&mut ServerOptions)) -> Self {
+    pub(crate) fn of(options: Options, runners: Runners, change: impl FnOnce(&mut ServerOptions)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let data = folder.path().join("data");
         let store = Store::open(&data, options).unwrap();
@@ -53,34 +53,34 @@ impl House {
         House { address, store, supervisor, runtime: Some(runtime), serving: Some((ask, serving)), folder }
     }
 
-    pub fn data(&self) -> PathBuf {
+    pub(crate) fn data(&self) -> PathBuf {
         self.folder.path().join("data")
     }
 
     #[track_caller]
-    pub fn send(&self, ask: &Ask) -> Answer {
+    pub(crate) fn send(&self, ask: &Ask) -> Answer {
         ask.send(self.address)
     }
 
     #[track_caller]
-    pub fn get(&self, path: &str) -> Answer {
+    pub(crate) fn get(&self, path: &str) -> Answer {
         self.send(&ask("GET", path))
     }
 
     #[track_caller]
-    pub fn post(&self, path: &str, body: Value) -> Answer {
+    pub(crate) fn post(&self, path: &str, body: Value) -> Answer {
         self.send(&ask("POST", path).json(body))
     }
 
     /// A session with this id.
     #[track_caller]
-    pub fn session(&self, id: &str) {
+    pub(crate) fn session(&self, id: &str) {
         self.post("/v1/sessions", json!({ "session_id": id })).expect(201);
     }
 
     /// A session with a run that is produced outside.
     #[track_caller]
-    pub fn run(&self, session: &str, run: &str) {
+    pub(crate) fn run(&self, session: &str, run: &str) {
         self.session(session);
         let path = format!("/v1/sessions/{session}/runs");
         self.post(&path, json!({ "message": "Where to?", "run_id": run })).expect(202);
@@ -88,38 +88,38 @@ impl House {
 
     /// Appends tokens, one event each.
     #[track_caller]
-    pub fn tokens(&self, session: &str, run: &str, words: &[&str]) -> u64 {
+    pub(crate) fn tokens(&self, session: &str, run: &str, words: &[&str]) -> u64 {
         let lines: Vec<String> = words.iter().map(|word| token(word)).collect();
         self.append(session, run, &lines.join("\n")).expect(200).json()["last_seq"].as_u64().unwrap()
     }
 
     #[track_caller]
-    pub fn append(&self, session: &str, run: &str, lines: &str) -> Answer {
+    pub(crate) fn append(&self, session: &str, run: &str, lines: &str) -> Answer {
         self.send(&ask("POST", &format!("/v1/sessions/{session}/runs/{run}/events")).lines(lines))
     }
 
     /// Follows a run.
     #[track_caller]
-    pub fn follow(&self, session: &str, run: &str, query: &str) -> Coming {
+    pub(crate) fn follow(&self, session: &str, run: &str, query: &str) -> Coming {
         let path = format!("/v1/sessions/{session}/runs/{run}/events{query}");
         ask("GET", &path).header("accept", "text/event-stream").open(self.address)
     }
 
     /// Asks the server to end, and waits for that.
-    pub fn end(&mut self) -> Option<Drained> {
+    pub(crate) fn end(&mut self) -> Option<Drained> {
         let (ask, serving) = self.serving.take()?;
         let _ = ask.send(());
         self.runtime.as_ref()?.block_on(serving).ok()
     }
 
     /// Asks the server to end, and does not wait.
-    pub fn ask_to_end(&mut self) -> JoinHandle<Drained> {
+    pub(crate) fn ask_to_end(&mut self) -> JoinHandle<Drained> {
         let (ask, serving) = self.serving.take().unwrap();
         ask.send(()).unwrap();
         serving
     }
 
-    pub fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
+    pub(crate) fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
         self.runtime.as_ref().unwrap().block_on(future)
     }
 }
@@ -133,8 +133,8 @@ impl Drop for House {
 }
 
 /// A line with a token.
-pub fn token(text: &str) -> String {
+pub(crate) fn token(text: &str) -> String {
     json!({ "event": "token", "payload": { "text": text } }).to_string()
 }
 
-pub const DONE: &str = r#"{"event":"done"}"#;
+pub(crate) const DONE: &str = r#"{"event":"done"}"#;

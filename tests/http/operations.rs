@@ -5,7 +5,7 @@ use std::time::Duration;
 use lastword::run::{DemoRunner, Runners};
 use serde_json::json;
 
-use crate::house::{DONE, House, token};
+use crate::house::{DONE, House};
 use crate::wire::ask;
 
 /// The value of a number.
@@ -162,5 +162,4 @@ fn an_end_waits_for_no_follower_and_cuts_what_takes_too_long() {
     assert!(outside.events().iter().all(|event| event.name != "end"));
     assert_eq!(inside.events().last().map(|event| event.name.clone()).as_deref(), Some("end"));
     list.events();
-    let _ = token("");
 }

@@ -90,10 +90,10 @@ fn a_change_needs_the_revision_that_it_changes() {
 fn of_many_changes_of_one_revision_exactly_one_is_taken() {
     let house = House::new();
     house.session("a");
-    for _ in 0..5 {
+    for round in 0..5 {
         let tag = house.get("/v1/sessions/a").header("etag").unwrap().to_owned();
         let change = |nth: usize| {
-            ask("PATCH", "/v1/sessions/a").header("if-match", &tag).json(json!({ "title": nth.to_string() }))
+            ask("PATCH", "/v1/sessions/a").header("if-match", &tag).json(json!({ "title": format!("{round} {nth}") }))
         };
         let statuses: Vec<u16> = std::thread::scope(|scope| {
             let house = &house;

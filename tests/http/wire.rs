@@ -8,35 +8,35 @@ use serde_json::Value;
 
 /// An answer, or its beginning.
 #[derive(Debug)]
-pub struct Answer {
-    pub status: u16,
-    pub headers: Vec<(String, String)>,
-    pub body: Vec<u8>,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
 }
 
 impl Answer {
-    pub fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    pub fn text(&self) -> &str {
+    pub(crate) fn text(&self) -> &str {
         std::str::from_utf8(&self.body).unwrap()
     }
 
     #[track_caller]
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_else(|cause| panic!("{cause}: {:?}", self.text()))
     }
 
     /// The code of an answer that says no.
     #[track_caller]
-    pub fn code(&self) -> String {
+    pub(crate) fn code(&self) -> String {
         self.json()["error"]["code"].as_str().unwrap().to_owned()
     }
 
     /// The answer, if it has this status.
     #[track_caller]
-    pub fn expect(self, status: u16) -> Self {
+    pub(crate) fn expect(self, status: u16) -> Self {
         assert_eq!(self.status, status, "{}", String::from_utf8_lossy(&self.body));
         self
     }
@@ -44,32 +44,32 @@ impl Answer {
 
 /// A request.
 #[derive(Debug, Clone)]
-pub struct Ask {
+pub(crate) struct Ask {
     method: String,
     path: String,
     headers: Vec<(String, String)>,
     body: Vec<u8>,
 }
 
-pub fn ask(method: &str, path: &str) -> Ask {
+pub(crate) fn ask(method: &str, path: &str) -> Ask {
     Ask { method: method.to_owned(), path: path.to_owned(), headers: Vec::new(), body: Vec::new() }
 }
 
 impl Ask {
-    pub fn header(mut self, name: &str, value: &str) -> Self {
+    pub(crate) fn header(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    pub fn json(self, body: Value) -> Self {
+    pub(crate) fn json(self, body: Value) -> Self {
         self.header("content-type", "application/json").bytes(body.to_string().as_bytes())
     }
 
-    pub fn lines(self, lines: &str) -> Self {
+    pub(crate) fn lines(self, lines: &str) -> Self {
         self.header("content-type", "application/x-ndjson").bytes(lines.as_bytes())
     }
 
-    pub fn bytes(mut self, body: &[u8]) -> Self {
+    pub(crate) fn bytes(mut self, body: &[u8]) -> Self {
         self.body = body.to_vec();
         self
     }
@@ -90,13 +90,13 @@ impl Ask {
 
     /// Sends it on a connection of its own and waits for the whole answer.
     #[track_caller]
-    pub fn send(&self, address: SocketAddr) -> Answer {
+    pub(crate) fn send(&self, address: SocketAddr) -> Answer {
         self.clone().header("connection", "close").open(address).whole()
     }
 
     /// Sends it and gives the answer as it comes.
     #[track_caller]
-    pub fn open(&self, address: SocketAddr) -> Coming {
+    pub(crate) fn open(&self, address: SocketAddr) -> Coming {
         let mut stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         stream.write_all(&self.encoded(address)).unwrap();
@@ -106,9 +106,9 @@ impl Ask {
 
 /// An answer whose body is still coming.
 #[derive(Debug)]
-pub struct Coming {
-    pub status: u16,
-    pub headers: Vec<(String, String)>,
+pub(crate) struct Coming {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(String, String)>,
     reader: BufReader<TcpStream>,
     is_chunked: bool,
     length: Option<usize>,
@@ -154,13 +154,13 @@ impl Coming {
         wanted > 0
     }
 
-    pub fn whole(mut self) -> Answer {
+    pub(crate) fn whole(mut self) -> Answer {
         while self.read_more() {}
         Answer { status: self.status, headers: self.headers, body: self.pending }
     }
 
     /// The next server-sent event or notice; none at the end. Comments are passed over.
-    pub fn event(&mut self) -> Option<Sse> {
+    pub(crate) fn event(&mut self) -> Option<Sse> {
         loop {
             if let Some(end) = self.pending.windows(2).position(|pair| pair == b"\n\n") {
                 let block: Vec<u8> = self.pending.drain(..end + 2).collect();
@@ -176,12 +176,12 @@ impl Coming {
     }
 
     /// All events until the stream ends.
-    pub fn events(mut self) -> Vec<Sse> {
+    pub(crate) fn events(mut self) -> Vec<Sse> {
         std::iter::from_fn(|| self.event()).collect()
     }
 
     /// What has come until a text is there.
-    pub fn read_until(&mut self, text: &str) -> String {
+    pub(crate) fn read_until(&mut self, text: &str) -> String {
         loop {
             let so_far = String::from_utf8_lossy(&self.pending).into_owned();
             if so_far.contains(text) || !self.read_more() {
@@ -193,10 +193,10 @@ impl Coming {
 
 /// A server-sent event.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Sse {
-    pub id: Option<String>,
-    pub name: String,
-    pub data: String,
+pub(crate) struct Sse {
+    pub(crate) id: Option<String>,
+    pub(crate) name: String,
+    pub(crate) data: String,
 }
 
 impl Sse {
@@ -210,12 +210,12 @@ impl Sse {
     }
 
     #[track_caller]
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.data).unwrap()
     }
 
     /// The number in its id.
-    pub fn seq(&self) -> Option<u64> {
+    pub(crate) fn seq(&self) -> Option<u64> {
         self.id.as_ref()?.rsplit(':').next()?.parse().ok()
     }
 }

@@ -54,6 +54,7 @@ async fn ask(context: &Context, client: &Client, command: Command) -> Result<(),
         Command::Check(args) => check::run(context, client, args).await,
         Command::Repair(_) => Err(at_home("repair")),
         Command::Bench(_) => Err(at_home("bench")),
+        Command::Serve(_) => Err(at_home("serve")),
     }
 }
 

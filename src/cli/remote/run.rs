@@ -17,7 +17,9 @@ use crate::cli::{Context, output, run, session_to_find};
 /// Events that wait to be printed.
 const WAITING_MAX: usize = 256;
 
-const NO_RUNNER: &str = "say who answers: --runner NAME, a runner that the server knows";
+/// Whoever usually answers there.
+const USUAL_RUNNER: &str = "default";
+
 const OWN_BUDGETS: &str = "the server's configuration says how long a runner may take: leave out the timeouts";
 const LEFT: &str =
     "left before the end; the run goes on until the server has stopped it, and `tail` shows how it ended";
@@ -25,7 +27,7 @@ const LEFT: &str =
 pub(super) async fn run(context: &Context, client: &Client, args: run::Args) -> Result<(), Failure> {
     let session = session_to_find(&args.id)?;
     let turn = user_turn(&args.message, args.run.as_deref())?;
-    let runner = Some(args.runner.ok_or_else(|| Failure::Usage(NO_RUNNER.to_owned()))?);
+    let runner = Some(args.runner.unwrap_or_else(|| USUAL_RUNNER.to_owned()));
     if args.ttfb_timeout_seconds.or(args.idle_timeout_seconds).is_some() {
         return Err(Failure::Usage(OWN_BUDGETS.to_owned()));
     }

@@ -17,8 +17,12 @@ use crate::http::request::{Asked, OfRun, OfSession, Sent, SentLines};
 use crate::journal::{AppendError, Appended, ReadOptions};
 use crate::limits::LEASE_SECONDS_MAX;
 use crate::model::{Event, RunId, SessionId};
+use crate::run::StartError;
 use crate::storage::Durability;
 use crate::store::{Outcome, Run, Store, StoreError, UserTurn};
+
+/// What the runner is called that the server is configured to ask where nobody is named.
+const USUAL_RUNNER: &str = "default";
 
 /// What the user says, and who is to answer.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -30,7 +34,7 @@ pub(super) struct Turn {
     /// The run's id; a fresh one if none is given.
     #[schema(pattern = "^[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}$")]
     run_id: Option<String>,
-    /// The runner of the server that answers. Without one the caller appends the events.
+    /// The runner of the server that answers, or `default`. Without one the caller appends the events.
     runner: Option<String>,
     /// For how long the caller counts as alive after its last append; 30 unless said. Only without a runner.
     #[schema(minimum = 1, maximum = 86400)]
@@ -138,7 +142,9 @@ pub(super) async fn start(
     turn: UserTurn,
     runner: Option<&str>,
 ) -> Result<RunId, ApiError> {
-    use crate::run::StartError;
+    // A caller who cannot know the names of this server's runners asks for whoever usually answers.
+    let is_usual = |name: &&str| *name == USUAL_RUNNER && !app.supervisor.runners().names().any(|known| known == *name);
+    let runner = runner.filter(|name| !is_usual(name));
     match app.supervisor.start(session, turn, runner).await {
         Ok(started) => Ok(started.run().clone()),
         Err(StartError::Store(error)) => Err(missing(error)),
@@ -191,6 +197,10 @@ pub(super) async fn append(
     let taken = app.desk.line(move || take(&store, &handle.run, &events, durability, asked.expect_seq)).await?;
     if producer.run.is_sealed() || taken.is_err() {
         app.producers.forget(&session, &run);
+    }
+    if taken.as_ref().is_err_and(ApiError::is_fenced) {
+        // Perhaps because there is nothing left to append to.
+        app.producer(&session, &run).await?;
     }
     app.hub.ring(&session, &run);
     let last_seq = settled(taken?).await?;

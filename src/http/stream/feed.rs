@@ -38,6 +38,9 @@ impl Drop for FollowerCount {
     }
 }
 
+/// How long a feed may be silent when the server closes before it is cut off: runs that just ended say so.
+const LAST_WORDS: Duration = Duration::from_millis(300);
+
 /// What a comment says: that somebody is there.
 const HEARTBEAT: Bytes = Bytes::from_static(b": \n\n");
 
@@ -59,7 +62,10 @@ impl<F: Feed> Stream<F> {
         }
         let piece = tokio::select! {
             biased;
-            () = closed(&mut self.closing) => return self.breaks_off.then(|| Err(io::ErrorKind::ConnectionAborted.into())),
+            () = closed(&mut self.closing) => match within(LAST_WORDS, self.feed.next()).await {
+                Some(piece) => piece,
+                None => return self.breaks_off.then(|| Err(io::ErrorKind::ConnectionAborted.into())),
+            },
             piece = next_or_heartbeat(&mut self.feed, self.heartbeat) => piece,
         };
         piece.map(Ok)
