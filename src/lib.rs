@@ -25,7 +25,7 @@ pub mod storage;
 mod store;
 
 pub use cache::CacheOptions;
-pub use index::{InvalidPosition, Position};
+pub use index::{InvalidPosition, ListFilter, Position};
 pub use journal::{
     AppendError, Appended, Found, JournalEvent, ReadOptions, Replay, ReplayStatus, RunEvents, RunReader, RunSummary,
 };

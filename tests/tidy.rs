@@ -32,7 +32,7 @@ const KEPT_TO: &[(&str, &[&str], &str)] = &[
         "time is an argument",
     ),
     ("getrandom", &["src/entropy.rs"], "randomness is an argument"),
-    ("tokio::time", &["src/run/sleep.rs", "src/client/wait.rs"], "one place waits"),
+    ("tokio::time", &["src/run/sleep.rs", "src/client/wait.rs", "src/http/time.rs"], "one place waits"),
     ("std::thread", &["src/storage", "src/doctor", "src/cli/bench"], "a run is a task"),
     ("thread::sleep", &[], "wait on a notification with a time limit"),
     ("println!", &["src/cli"], "the library never touches the terminal"),

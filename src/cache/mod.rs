@@ -177,12 +177,6 @@ impl<V: Weighed, E: Clone> Cache<V, E> {
         CacheSize { sessions: held.values.len(), bytes: held.bytes }
     }
 
-    /// How many values are held, and the bytes of them.
-    pub fn held(&self) -> (usize, usize) {
-        let held = self.held.lock();
-        (held.values.len(), held.bytes)
-    }
-
     /// The bytes of what is held.
     pub fn bytes(&self) -> usize {
         self.held.lock().bytes

@@ -124,7 +124,7 @@ pub(super) fn run(context: &Context, args: Args) -> Result<(), Failure> {
     let said = args.settings().or(config::load_server(context, args.config.as_deref())?);
     let settings = said.or(ServerSettings::usual());
     let tokens = settings.token_file.as_deref().map(read_tokens).transpose()?.unwrap_or_default();
-    let options = settings.options(context.data.clone(), tokens).map_err(|bad| Failure::Usage(bad.to_string()))?;
+    let mut options = settings.options(context.data.clone(), tokens).map_err(|bad| Failure::Usage(bad.to_string()))?;
     if args.print_config {
         return print_config(&settings, configured.runners.names(), configured.runners.default_name());
     }
@@ -133,7 +133,7 @@ pub(super) fn run(context: &Context, args: Args) -> Result<(), Failure> {
         configured.runners = configured.runners.with_demo(DemoRunner { pace: Duration::from_millis(pace) });
     }
     // Every connection, every run and every journal is a file.
-    raise_open_files();
+    options.connections_max = options.connections_max.min((raise_open_files() / 2).max(1));
     let durability = settings.durability.unwrap_or(Lasting::Buffered).into();
     let store = lastword::Store::open(&context.data, Options { durability, ..context.options() })?;
     greet(&store);

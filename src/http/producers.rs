@@ -2,7 +2,7 @@
 //! the other. That a run is open here does not make its producer count as alive; its lease does.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -16,56 +16,69 @@ use crate::store::{Run, StoreError};
 /// Runs that stay open. Beyond them, those not used for longest are closed until their producer comes again.
 const OPEN_MAX: usize = 4_096;
 
+/// After how many new entries those that nobody holds are cleared away.
+const CLEAR_AFTER: usize = 1_024;
+
 /// How long a run stays open that nobody appends to.
 const IDLE_MAX: Duration = Duration::from_secs(600);
 
-/// A run that is produced outside.
-#[derive(Debug)]
-pub(super) struct Producer {
-    pub(super) run: Run,
-    /// Held while events are compared and appended.
-    pub(super) turn: tokio::sync::Mutex<()>,
-}
+type Key = (SessionId, RunId);
 
 /// All of them that are open.
 #[derive(Debug, Default)]
 pub(super) struct Producers {
-    open: Mutex<HashMap<(SessionId, RunId), Open>>,
+    open: Mutex<HashMap<Key, Open>>,
+    turns: Mutex<HashMap<Key, Weak<tokio::sync::Mutex<()>>>>,
     clock: SystemSteady,
 }
 
+/// The right to compare with what is there, and to append.
+pub(super) type Turn = tokio::sync::OwnedMutexGuard<()>;
+
 #[derive(Debug)]
 struct Open {
-    producer: Arc<Producer>,
+    run: Run,
     last_used: Duration,
 }
 
 impl Producers {
-    /// A run that was just begun or opened. Whoever opened it first stays.
-    pub(super) fn add(&self, run: Run) -> Arc<Producer> {
-        let key = (run.session().clone(), run.id().clone());
-        let producer = Arc::new(Producer { run, turn: tokio::sync::Mutex::default() });
-        // Without a lease, an open run would count as alive for ever.
-        if producer.run.lease_seconds().is_none() {
-            return producer;
-        }
-        let now = self.clock.now();
-        let (producer, dropped) = {
-            let mut open = self.open.lock();
-            let dropped = if open.len() >= OPEN_MAX { take_idlest(&mut open) } else { None };
-            let entry = open.entry(key).or_insert(Open { producer, last_used: now });
-            entry.last_used = now;
-            (entry.producer.clone(), dropped)
+    /// Waits until nobody else appends to a run.
+    pub(super) async fn turn(&self, session: &SessionId, run: &RunId) -> Turn {
+        let turn = {
+            let mut turns = self.turns.lock();
+            if turns.len() >= CLEAR_AFTER && turns.len().is_power_of_two() {
+                turns.retain(|_, turn| turn.strong_count() > 0);
+            }
+            let known = turns.entry((session.clone(), run.clone())).or_default();
+            known.upgrade().unwrap_or_else(|| {
+                let turn = Arc::default();
+                *known = Arc::downgrade(&turn);
+                turn
+            })
         };
-        drop(dropped);
-        producer
+        turn.lock_owned().await
     }
 
-    fn get(&self, session: &SessionId, run: &RunId) -> Option<Arc<Producer>> {
+    /// Keeps a run open that was just begun or opened. Without a lease it would count as alive for ever.
+    pub(super) fn add(&self, run: &Run) {
+        if run.lease_seconds().is_none() {
+            return;
+        }
+        let (key, last_used) = ((run.session().clone(), run.id().clone()), self.clock.now());
+        let dropped = {
+            let mut open = self.open.lock();
+            let dropped = if open.len() >= OPEN_MAX { take_idlest(&mut open) } else { None };
+            open.insert(key, Open { run: run.clone(), last_used });
+            dropped
+        };
+        drop(dropped);
+    }
+
+    fn get(&self, session: &SessionId, run: &RunId) -> Option<Run> {
         let mut open = self.open.lock();
         let entry = open.get_mut(&(session.clone(), run.clone()))?;
         entry.last_used = self.clock.now();
-        Some(entry.producer.clone())
+        Some(entry.run.clone())
     }
 
     /// Forgets a run that takes no more, or that has to be opened again.
@@ -91,16 +104,16 @@ impl Producers {
     }
 }
 
-fn take_idlest(open: &mut HashMap<(SessionId, RunId), Open>) -> Option<Open> {
+fn take_idlest(open: &mut HashMap<Key, Open>) -> Option<Open> {
     let idlest = open.iter().min_by_key(|(_, entry)| entry.last_used).map(|(key, _)| key.clone())?;
     open.remove(&idlest)
 }
 
 impl App {
     /// The run of a producer outside. Not one that a runner of ours produces.
-    pub(super) async fn producer(&self, session: &SessionId, run: &RunId) -> Result<Arc<Producer>, ApiError> {
-        if let Some(producer) = self.producers.get(session, run) {
-            return Ok(producer);
+    pub(super) async fn producer(&self, session: &SessionId, run: &RunId) -> Result<Run, ApiError> {
+        if let Some(run) = self.producers.get(session, run) {
+            return Ok(run);
         }
         if self.supervisor.is_running(session, run) {
             let message = "this run is produced by a runner of the server: follow it, or stop it";
@@ -113,7 +126,10 @@ impl App {
             store.resume_run(&id, &of)
         });
         match opened.await? {
-            Ok(run) => Ok(self.producers.add(run)),
+            Ok(run) => {
+                self.producers.add(&run);
+                Ok(run)
+            }
             Err(StoreError::NotFound { .. }) => Err(ApiError::no_session()),
             Err(StoreError::RunNotFound { .. }) => Err(ApiError::no_run()),
             Err(error) => Err(error.into()),

@@ -15,9 +15,9 @@ pub(super) fn write_store(store: &Store, text: &mut Exposition) {
     text.counter("lastword_findings_total", "What was wrong when the store was opened.", counted.findings);
     text.counter("lastword_cache_hits_total", "Sessions read from memory.", counted.cache_hits);
     text.counter("lastword_cache_misses_total", "Sessions read from disk.", counted.cache_misses);
-    let (sessions, bytes) = store.cached();
-    text.gauge("lastword_cache_sessions", "Sessions in memory.", sessions);
-    text.gauge("lastword_cache_bytes", "Bytes of them.", bytes);
+    let held = store.cache_size();
+    text.gauge("lastword_cache_sessions", "Sessions in memory.", held.sessions);
+    text.gauge("lastword_cache_bytes", "Bytes of them.", held.bytes);
     text.gauge("lastword_store_writable", "1 unless a failed sync stopped the store.", u8::from(store.is_writable()));
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Blocking, and safe to share between threads. Knows no terminal and no HTTP.
 
+mod again;
 mod close;
 mod error;
 mod follow;

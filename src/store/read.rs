@@ -116,11 +116,6 @@ impl Store {
         self.shared.cache.size()
     }
 
-    /// How many sessions are in memory, and the bytes of them.
-    pub fn cached(&self) -> (usize, usize) {
-        self.shared.cache.held()
-    }
-
     /// The sessions in memory, the one used least recently first.
     pub fn cached_sessions(&self) -> Vec<SessionId> {
         self.shared.cache.ids()

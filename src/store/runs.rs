@@ -3,6 +3,7 @@
 use std::slice;
 use std::sync::Arc;
 
+use super::again::make_room;
 use super::gates::Gate;
 use super::sessions::check_length;
 use super::{Change, Shared, Store, StoreError};
@@ -13,7 +14,7 @@ use crate::journal::{
 use crate::limits::LEASE_SECONDS_MAX;
 use crate::model::{Cursor, Event, PendingTurn, RunId, Session, SessionId};
 use crate::recovery::keep_unanswered;
-use crate::sidecar::SaveOptions;
+use crate::sidecar::{SaveIntent, SaveOptions};
 use crate::storage::{Birth, Durability, OpenedJournal, Ticket};
 
 /// What a user says, to be answered by a run.
@@ -29,6 +30,9 @@ pub struct UserTurn {
     pub source: Option<String>,
     /// For how long after its last append an outside producer counts as alive.
     pub lease_seconds: Option<f64>,
+    /// Whether it is to be answered anew if it is the last question there: it and what answered it leave the transcript
+    /// with the save that begins this turn. The version with them is kept.
+    pub again: bool,
 }
 
 impl UserTurn {
@@ -238,8 +242,10 @@ impl Store {
         let now = shared.clock.now();
         let birth = Birth { begun_at: now.seconds(), lease_seconds: turn.lease_seconds };
         let opened = shared.storage.create_journal(session, &run, &birth)?;
+        let is_again = turn.again && shared.make_room(&mut document, &turn.message)?;
         document.set_pending(&run, &pending, now);
-        shared.save(&document, SaveOptions::default())?;
+        let intent = if is_again { SaveIntent::Shrink } else { SaveIntent::Keep };
+        shared.save(&document, SaveOptions { intent, ..SaveOptions::default() })?;
         let journal = shared.new_journal(session, &run, opened);
         gate.note_run(&journal);
         let begun = shared.run(&gate, journal, turn.lease_seconds);
@@ -407,6 +413,11 @@ impl Shared {
             self.meter().recoveries.folded.add(1);
         }
         self.read(session).map(|read| (*read.session).clone())
+    }
+
+    fn make_room(&self, session: &mut Session, question: &str) -> Result<bool, StoreError> {
+        let made = make_room(session, question);
+        made.map_err(|source| StoreError::WrongShape { session: session.id().clone(), source })
     }
 
     /// A prompt that no run was ever begun for stays in the transcript when the next one comes.

@@ -217,3 +217,40 @@ fn a_stop_reaches_a_runner_in_the_middle_of_its_answer() {
     assert_eq!(rest.last().unwrap().json()["state"], "interrupted-by-user");
     assert_eq!(house.supervisor.running().len(), 0);
 }
+
+#[test]
+fn whoever_leaves_before_the_answer_and_repeats_is_taken_once() {
+    let house = House::new();
+    house.run("a", "r");
+    let mut seq = 1;
+    for round in 0..40 {
+        let words = format!("{}\n{}", token(&format!("{round} ")), token("x "));
+        let append = ask("POST", &format!("/v1/sessions/a/runs/r/events?expect_seq={seq}")).lines(&words);
+        for _ in 0..3 {
+            append.leave(house.address);
+        }
+        assert_eq!(house.send(&append).expect(200).json()["last_seq"], seq + 1);
+        seq += 2;
+    }
+    let lines = house.get("/v1/sessions/a/runs/r/events");
+    assert_eq!(lines.text().lines().count(), 80);
+}
+
+#[test]
+fn a_run_without_a_lease_is_appended_to_once_as_well() {
+    let house = House::new();
+    house.session("a");
+    let (session, run) = (lastword::SessionId::parse("a").unwrap(), lastword::RunId::parse("r").unwrap());
+    let turn = lastword::UserTurn::text("m").with_run(run);
+    drop(house.store.begin_run(&session, turn).unwrap());
+    for seq in 1..=20 {
+        let path = format!("/v1/sessions/a/runs/r/events?expect_seq={seq}");
+        let statuses: Vec<u16> = std::thread::scope(|scope| {
+            let house = &house;
+            let both = ["x", "y"].map(|word| ask("POST", &path).lines(&token(word)));
+            let sent = both.map(|ask| scope.spawn(move || house.send(&ask).status));
+            sent.into_iter().map(|sent| sent.join().unwrap()).collect()
+        });
+        assert!(matches!(statuses[..], [200, 409] | [409, 200]), "{statuses:?}");
+    }
+}

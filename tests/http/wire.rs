@@ -94,6 +94,11 @@ impl Ask {
         self.clone().header("connection", "close").open(address).whole()
     }
 
+    /// Sends it and leaves.
+    pub(crate) fn leave(&self, address: SocketAddr) {
+        TcpStream::connect(address).unwrap().write_all(&self.encoded(address)).unwrap();
+    }
+
     /// Sends it and gives the answer as it comes.
     #[track_caller]
     pub(crate) fn open(&self, address: SocketAddr) -> Coming {

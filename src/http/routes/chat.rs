@@ -7,16 +7,14 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 
 use super::runs::start;
-use super::sessions::missing;
 use crate::clock::{Clock, SystemClock, Timestamp};
-use crate::http::app::{App, SharedApp};
+use crate::http::app::SharedApp;
 use crate::http::chat::{ChatFeed, ChatRequest, InvalidChat};
 use crate::http::error::{ApiError, ErrorBody};
 use crate::http::request::{OfSession, expect_json, read_body};
 use crate::http::stream::{Follower, chunk_stream};
 use crate::model::marker::{Retry, is_interrupted};
-use crate::model::{List, NotAList, RunId, Session, SessionId, ToolCard};
-use crate::sidecar::{SaveIntent, SaveOptions};
+use crate::model::{RunId, Session, SessionId};
 use crate::store::{NewSession, Store, StoreError, UserTurn};
 
 /// For how long an answer that was interrupted is streamed to whoever comes back for it.
@@ -47,9 +45,12 @@ pub(super) async fn begin(State(app): State<SharedApp>, request: Request) -> Res
     if app.is_draining() {
         return Err(ApiError::draining());
     }
-    prepare(&app, &session, &asked).await?;
-    let turn = UserTurn { attachments: asked.attachments, ..UserTurn::text(&asked.message) };
+    let (store, id, message) = (app.store.clone(), session.clone(), asked.message.clone());
+    app.desk.document(move || create_missing(&store, &id, &message)).await??;
+    let turn =
+        UserTurn { attachments: asked.attachments, again: asked.is_regenerate, ..UserTurn::text(&asked.message) };
     let run = start(&app, &session, turn, asked.runner.as_deref()).await?;
+    tracing::info!(%session, %run, "a run has begun for a chat");
     Ok(stream(&app, &session, &run))
 }
 
@@ -112,18 +113,7 @@ fn stream(app: &SharedApp, session: &SessionId, run: &RunId) -> Response {
     chunk_stream(ChatFeed::new(follower), &app.manners, app.count_follower())
 }
 
-/// Sees to it that the session is there, and that an answer that is to be given anew makes room.
-async fn prepare(app: &App, session: &SessionId, asked: &ChatRequest) -> Result<(), ApiError> {
-    let (store, id) = (app.store.clone(), session.clone());
-    let (message, is_regenerate) = (asked.message.clone(), asked.is_regenerate);
-    app.desk
-        .document(move || match is_regenerate {
-            true => make_room(&store, &id, &message),
-            false => create_missing(&store, &id, &message),
-        })
-        .await?
-}
-
+/// A chat that is new to the server is a new session.
 fn create_missing(store: &Store, session: &SessionId, message: &str) -> Result<(), ApiError> {
     match store.metadata(session) {
         Ok(_) => Ok(()),
@@ -145,32 +135,4 @@ fn title_of(message: &str) -> String {
         Some((end, _)) => format!("{}...", words[..end].trim_end()),
         None => words,
     }
-}
-
-/// Takes the last question and its answer out of the transcript, because it is asked again. That version is kept.
-fn make_room(store: &Store, session: &SessionId, message: &str) -> Result<(), ApiError> {
-    let read = store.get_session(session).map_err(missing)?;
-    let Some(asked_at) = last_question(&read).filter(|at| says(&read, *at, message)) else { return Ok(()) };
-    let shorter = without_rows_from(&read, asked_at);
-    let shorter = shorter.map_err(|_| ApiError::invalid("this session has a shape that cannot be answered anew"))?;
-    store.save(&shorter, SaveOptions { intent: SaveIntent::Shrink, ..SaveOptions::default() })?;
-    Ok(())
-}
-
-/// The session with nothing from this row on, tool cards included.
-fn without_rows_from(session: &Session, first_gone: usize) -> Result<Session, NotAList> {
-    let mut shorter = session.clone();
-    shorter.truncate(List::Messages, first_gone)?;
-    shorter.truncate(List::ToolCalls, 0)?;
-    let is_kept = |card: &&str| ToolCard::parse(card).row_index().is_none_or(|row| row < first_gone);
-    session.texts(List::ToolCalls).filter(is_kept).try_for_each(|card| shorter.push_item(List::ToolCalls, card))?;
-    Ok(shorter)
-}
-
-fn last_question(session: &Session) -> Option<usize> {
-    session.messages().rposition(|row| row.role() == "user")
-}
-
-fn says(session: &Session, at: usize, message: &str) -> bool {
-    session.message(at).is_some_and(|row| row.content().trim() == message.trim())
 }

@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::extract::{RawQuery, State};
-use axum::http::{StatusCode, header};
+use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use serde::Serialize;
@@ -47,9 +47,8 @@ pub(super) async fn readiness(State(app): State<SharedApp>) -> Result<Json<Healt
     if app.is_draining() {
         return Err(ApiError::draining());
     }
-    if !app.store.is_writable() {
-        let message = "the store writes nothing since a sync failed: restart the server, which recovers";
-        return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "stopped", message));
+    if let Some(reason) = app.store.stopped_reason() {
+        return Err(reason.into());
     }
     Ok(Json(Health { status: "ready" }))
 }

@@ -106,10 +106,11 @@ pub(super) async fn begin(
 ) -> Result<Response, ApiError> {
     let runner = turn.runner.clone();
     let turn = turn.into_turn(&app)?;
-    let run = match runner {
-        Some(runner) => start(&app, &session, turn, Some(&runner)).await?,
+    let run = match &runner {
+        Some(runner) => start(&app, &session, turn, Some(runner)).await?,
         None => begin_outside(&app, &session, turn).await?,
     };
+    tracing::info!(%session, %run, runner = runner.as_deref().unwrap_or("outside"), "a run has begun");
     let location = format!("/v1/sessions/{session}/runs/{run}/events");
     let location = HeaderValue::from_str(&location).map_err(|cause| ApiError::broken(cause.to_string()))?;
     let begun = Json(Begun { run_id: run.to_string() });
@@ -131,7 +132,7 @@ impl Turn {
             }
             (None, None) => Some(app.options.lease.as_secs_f64()),
         };
-        Ok(UserTurn { message: self.message, run, attachments, source: None, lease_seconds })
+        Ok(UserTurn { message: self.message, run, attachments, lease_seconds, ..UserTurn::default() })
     }
 }
 
@@ -158,9 +159,8 @@ async fn begin_outside(app: &App, session: &SessionId, turn: UserTurn) -> Result
     }
     let (store, session) = (app.store.clone(), session.clone());
     let run = app.desk.document(move || store.begin_run(&session, turn)).await?.map_err(missing)?;
-    let id = run.id().clone();
-    app.producers.add(run);
-    Ok(id)
+    app.producers.add(&run);
+    Ok(run.id().clone())
 }
 
 /// Appends events, all of them or none; without any, says that the producer is alive.
@@ -191,11 +191,17 @@ pub(super) async fn append(
         Some(Lasting::Durable) => Durability::Durable,
     };
     let events = parse_lines(&body)?;
+    // It is held by whoever does the work: a caller who leaves meanwhile comes back with the same lines.
+    let turn = app.producers.turn(&session, &run).await;
     let producer = app.producer(&session, &run).await?;
     let (store, handle) = (app.store.clone(), producer.clone());
-    let _turn = producer.turn.lock().await;
-    let taken = app.desk.line(move || take(&store, &handle.run, &events, durability, asked.expect_seq)).await?;
-    if producer.run.is_sealed() || taken.is_err() {
+    let taken = app.desk.line(move || {
+        let taken = take(&store, &handle, &events, durability, asked.expect_seq);
+        drop(turn);
+        taken
+    });
+    let taken = taken.await?;
+    if producer.is_sealed() || taken.is_err() {
         app.producers.forget(&session, &run);
     }
     if taken.as_ref().is_err_and(ApiError::is_fenced) {
@@ -326,5 +332,6 @@ pub(super) async fn stop(State(app): State<SharedApp>, OfRun(session, run): OfRu
     };
     app.producers.forget(&session, &run);
     app.hub.ring(&session, &run);
+    tracing::info!(%session, %run, stopped, "a run was asked to stop");
     Ok(Json(Stopped { run_id: run.to_string(), stopped }))
 }

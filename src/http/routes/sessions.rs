@@ -1,5 +1,7 @@
 //! Sessions: created, listed, read whole or in part, changed by those who know what they change, deleted.
 
+use std::sync::Arc;
+
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -9,7 +11,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
 
-use crate::format::encode;
 use crate::http::app::SharedApp;
 use crate::http::error::{ApiError, ErrorBody};
 use crate::http::request::{Asked, OfSession, Sent, text_of};
@@ -220,7 +221,7 @@ pub(super) async fn read(
         let is_known = is_known(known.as_deref(), session.revision());
         let body = (!is_known).then(|| match is_paged {
             true => Bytes::from(page_of(&session, asked.rows_before, rows)),
-            false => Bytes::copy_from_slice(encode(&session).bytes()),
+            false => Bytes::from_owner(AsStored(session.clone())),
         });
         Ok::<_, StoreError>((body, session.revision().cloned()))
     });
@@ -229,6 +230,15 @@ pub(super) async fn read(
         Some(body) => with_tag(json_answer(body), revision.as_ref()),
         None => with_tag(StatusCode::NOT_MODIFIED.into_response(), revision.as_ref()),
     })
+}
+
+/// The bytes of a session that was read and not changed, as they are stored.
+struct AsStored(Arc<Session>);
+
+impl AsRef<[u8]> for AsStored {
+    fn as_ref(&self) -> &[u8] {
+        self.0.source().as_bytes()
+    }
 }
 
 /// The session's object with some of its rows, and their tool cards.
