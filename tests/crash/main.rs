@@ -6,6 +6,7 @@
 //! an opening that is cut leads to the same, and the store takes new work.
 
 mod aftermath;
+mod again;
 mod anything;
 mod faults;
 mod ledger;
