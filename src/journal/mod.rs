@@ -7,6 +7,7 @@ mod event;
 mod progress;
 mod reader;
 mod replay;
+mod seek;
 mod shelf;
 mod summary;
 mod writer;

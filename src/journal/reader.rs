@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::event::JournalEvent;
+use super::seek::place_before;
 use crate::format::{Damage, LineShape, Record, Scanner};
 use crate::limits::READ_CHUNK_BYTES;
 use crate::model::{RunId, SeenSeqs, SessionId};
@@ -33,6 +34,20 @@ impl JournalReader {
         let bytes = storage.journal_bytes(session, run)?;
         let scanner = Scanner::new(LineShape::new(session, run), offset);
         Ok(bytes.map(|bytes| JournalReader { bytes, scanner, is_at_end: false }))
+    }
+
+    /// A reader of a journal of ours at a place behind which every event with a greater number than this stands.
+    pub(crate) fn open_behind(
+        storage: &Arc<dyn Storage>,
+        session: &SessionId,
+        run: &RunId,
+        after_seq: u64,
+    ) -> Result<Option<Self>, StorageError> {
+        let Some(mut reader) = Self::open(storage, session, run)? else { return Ok(None) };
+        let (shape, len) = (LineShape::new(session, run), storage.journal_len(session, run)?.unwrap_or(0));
+        let place = place_before(&*reader.bytes, &shape, len, after_seq)?;
+        reader.scanner = Scanner::new(shape, place);
+        Ok(Some(reader))
     }
 
     /// The next record of a whole line, looking no further than this offset. `None` when there is none yet.

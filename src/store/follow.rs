@@ -49,7 +49,14 @@ impl Store {
 
     /// The same, by somebody who has read up to this place of the journal, where a line begins: [`Follow::read_to`].
     pub fn follow_at(&self, session: &SessionId, run: &RunId, after: After, offset: u64) -> Result<Follow, StoreError> {
-        let reader = JournalReader::open_at(&self.shared.storage, session, run, offset)?;
+        let storage = &self.shared.storage;
+        let reader = match after {
+            // Numbers of other programs may be in any order.
+            After::Seq(seq) if seq > 0 && offset == 0 && storage.birth(session, run)?.is_some() => {
+                JournalReader::open_behind(storage, session, run, seq)?
+            }
+            _ => JournalReader::open_at(storage, session, run, offset)?,
+        };
         if reader.is_none() {
             return Err(StoreError::RunNotFound { session: session.clone(), run: run.to_string() });
         }
