@@ -10,12 +10,14 @@ use crate::http::app::SharedApp;
 const PAGE: &str = include_str!("../../../web/index.html");
 const SCRIPT: &str = include_str!("../../../web/page.js");
 const STYLE: &str = include_str!("../../../web/page.css");
+const ICON: &str = include_str!("../../../web/icon.svg");
 
 pub(super) fn router() -> Router<SharedApp> {
     Router::new()
         .route("/", get(|| async { file("text/html; charset=utf-8", PAGE) }))
         .route("/page.js", get(|| async { file("text/javascript; charset=utf-8", SCRIPT) }))
         .route("/page.css", get(|| async { file("text/css; charset=utf-8", STYLE) }))
+        .route("/icon.svg", get(|| async { file("image/svg+xml", ICON) }))
 }
 
 fn file(content_type: &'static str, text: &'static str) -> Response {
