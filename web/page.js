@@ -375,7 +375,7 @@ async function send() {
   if (view.draft?.id !== id || view.draft.message !== message) view.draft = { id, message, run: freshId() };
   const { run } = view.draft;
   try {
-    await call('POST', `${pathOf(id)}/runs`, { message, run_id: run, runner: $('runner').value.trim() || 'demo' });
+    await call('POST', `${pathOf(id)}/runs`, { message, run_id: run, runner: $('runner').value.trim() || 'default' });
   } catch (error) {
     await loadSession();
     const hasArrived = error.status === 409 && (view.saved.has(run) || view.session?.active_stream_id === run);
@@ -413,7 +413,7 @@ $('message').addEventListener('keydown', (event) => {
   event.preventDefault();
   $('say').requestSubmit();
 });
-$('runner').value = sessionStorage.getItem('runner') || 'demo';
+$('runner').value = sessionStorage.getItem('runner') || 'default';
 $('runner').addEventListener('change', () => sessionStorage.setItem('runner', $('runner').value.trim()));
 const goToAddress = () => goTo(decodeURIComponent(location.hash.slice(1)) || null);
 window.addEventListener('hashchange', goToAddress);

@@ -43,14 +43,24 @@ play(async () => {
   assert.equal(whole.texts.length, saved.texts.length + 2);
   if (process.env.LASTWORD_SCREENSHOT) await page.screenshot({ path: process.env.LASTWORD_SCREENSHOT });
 
-  step('loaded anew in the middle of an answer');
+  step('a message while nobody listens');
+  await server.kill();
   await say(page, 'Again.');
+  await waitForStatus(page, 'does not answer');
+  assert.equal(await page.inputValue('#message'), 'Again.');
+  await server.start();
+  await waitForStatus(page, '^$');
+  await page.click('#send');
+
+  step('loaded anew in the middle of an answer');
   await waitForWords(page, 'Good question');
   await page.reload();
   await waitForWords(page, 'Good question! Let me have a look.');
   assert.equal((await look(page)).questions.at(-1), 'Again.');
   await waitForTheEnd(page);
-  assert.equal((await look(page)).texts.length, saved.texts.length + 4);
+  const all = await look(page);
+  assert.deepEqual(all.questions, ['Tell me everything.', 'And then?', 'Again.']);
+  assert.equal(all.texts.length, saved.texts.length + 4);
   assertQuiet(complaints);
   await browser.close();
 });
