@@ -200,8 +200,14 @@ fn tell_systemd(states: &[sd_notify::NotifyState<'_>]) {
 
 fn read_tokens(path: &Path) -> Result<Tokens, Failure> {
     let text = config::read_private(path)?;
-    Tokens::parse(&text)
-        .map_err(|bad| Failure::Usage(format!("the token file {} cannot be used: {bad}", path.display())))
+    let bad = |bad| Failure::Usage(format!("the token file {} cannot be used: {bad}", path.display()));
+    let tokens = Tokens::parse(&text).map_err(bad)?;
+    if tokens.are_guessable() {
+        output::aside(
+            "a token of the token file is short enough to be guessed: `openssl rand -hex 32` makes a better one",
+        );
+    }
+    Ok(tokens)
 }
 
 /// All of it as the file would say it. Tokens are in a file of their own, and so are the keys of runners.
@@ -220,7 +226,7 @@ fn log_to_stderr(settings: &ServerSettings) -> Result<(), Failure> {
     let filter = EnvFilter::try_new(said).map_err(|bad| Failure::Usage(format!("log is {said:?}: {bad}")))?;
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false);
     match settings.log_form {
-        Some(LogForm::Json) => builder.json().flatten_event(true).init(),
+        Some(LogForm::Json) => builder.json().flatten_event(true).with_span_list(false).init(),
         _ => builder.compact().init(),
     }
     Ok(())

@@ -31,7 +31,7 @@ pub enum ServeError {
         listen: SocketAddr,
     },
     /// The address is not to be had.
-    #[error("could not listen on {listen}: {source}; choose another address, or end the program that has it")]
+    #[error("could not listen on {listen}: choose another address, or end the program that has it")]
     Listen {
         /// The address.
         listen: SocketAddr,

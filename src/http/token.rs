@@ -4,8 +4,8 @@ use std::fmt;
 
 use subtle::{Choice, ConstantTimeEq};
 
-/// Characters of the shortest token that is taken: one that can be guessed keeps nobody out.
-const TOKEN_CHARS_MIN: usize = 16;
+/// Characters of a token that nobody guesses. A shorter one is taken, and said to be one.
+const TOKEN_CHARS_SAFE: usize = 16;
 /// Characters of the longest.
 const TOKEN_CHARS_MAX: usize = 512;
 /// Tokens of one file.
@@ -42,7 +42,7 @@ impl fmt::Debug for Tokens {
 pub enum BadTokens {
     /// A line is no token.
     #[error(
-        "line {line} is no token: write {TOKEN_CHARS_MIN} to {TOKEN_CHARS_MAX} visible characters without spaces, and `read-only` behind it if it must not change anything"
+        "line {line} is no token: write up to {TOKEN_CHARS_MAX} visible characters without spaces, and `read-only` behind it if it must not change anything"
     )]
     Line {
         /// Its number.
@@ -78,6 +78,11 @@ impl Tokens {
         self.tokens.is_empty()
     }
 
+    /// Whether one of them is so short that it could be guessed.
+    pub fn are_guessable(&self) -> bool {
+        self.tokens.iter().any(|token| token.secret.len() < TOKEN_CHARS_SAFE)
+    }
+
     /// What somebody with this token may do. Takes as long whichever token it is, and if it is none.
     pub fn access(&self, given: &str) -> Option<Access> {
         let (mut may_read, mut may_write) = (Choice::from(0), Choice::from(0));
@@ -103,7 +108,7 @@ fn parse_line(line: &str) -> Option<Token> {
         _ => return None,
     };
     let is_plain = secret.bytes().all(|byte| byte.is_ascii_graphic());
-    let fits = (TOKEN_CHARS_MIN..=TOKEN_CHARS_MAX).contains(&secret.len()) && is_plain;
+    let fits = secret.len() <= TOKEN_CHARS_MAX && is_plain;
     fits.then(|| Token { secret: secret.into(), access })
 }
 
@@ -130,11 +135,15 @@ mod tests {
     #[test]
     fn a_file_that_protects_nothing_is_refused_without_quoting_it() {
         assert_eq!(Tokens::parse("\n# none\n").unwrap_err(), BadTokens::None);
-        for bad in ["short", "abcdefghijklmnop readonly", "abcdefghijklmnop read-only x", "abcdefghijklmn\u{e9}p"] {
+        let long = "x".repeat(513);
+        for bad in [long.as_str(), "abcdefghijklmnop readonly", "abcdefghijklmnop read-only x", "abcdefghijklmn\u{e9}p"]
+        {
             let error = Tokens::parse(&format!("\n{bad}")).unwrap_err();
             assert_eq!(error, BadTokens::Line { line: 2 });
             assert!(!error.to_string().contains(bad));
         }
+        assert!(Tokens::parse("abcdefghijklmnop\nshort").unwrap().are_guessable());
+        assert!(!Tokens::parse("abcdefghijklmnop").unwrap().are_guessable());
         assert!(!format!("{:?}", Tokens::parse("abcdefghijklmnop").unwrap()).contains("abc"));
     }
 }
