@@ -89,9 +89,9 @@ impl ApiError {
         ApiError { detail, ..Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", message) }
     }
 
-    /// Whether a run takes no more, for whatever reason.
-    pub(super) fn is_fenced(&self) -> bool {
-        self.code == "fenced"
+    /// Whether this is its code.
+    pub(super) fn is(&self, code: &str) -> bool {
+        self.code == code
     }
 
     fn of_store(error: &StoreError) -> Self {

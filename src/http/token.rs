@@ -104,7 +104,7 @@ fn parse_line(line: &str) -> Option<Token> {
     let secret = words.next()?;
     let access = match (words.next(), words.next()) {
         (None, _) => Access::Write,
-        (Some("read-only"), None) => Access::Read,
+        (Some("read-only" | "readonly" | "ro"), None) => Access::Read,
         _ => return None,
     };
     let is_plain = secret.bytes().all(|byte| byte.is_ascii_graphic());
@@ -136,8 +136,7 @@ mod tests {
     fn a_file_that_protects_nothing_is_refused_without_quoting_it() {
         assert_eq!(Tokens::parse("\n# none\n").unwrap_err(), BadTokens::None);
         let long = "x".repeat(513);
-        for bad in [long.as_str(), "abcdefghijklmnop readonly", "abcdefghijklmnop read-only x", "abcdefghijklmn\u{e9}p"]
-        {
+        for bad in [long.as_str(), "abcdefghijklmnop reads", "abcdefghijklmnop read-only x", "abcdefghijklmn\u{e9}p"] {
             let error = Tokens::parse(&format!("\n{bad}")).unwrap_err();
             assert_eq!(error, BadTokens::Line { line: 2 });
             assert!(!error.to_string().contains(bad));

@@ -533,6 +533,11 @@ impl Metadata {
         self.head.active_run()
     }
 
+    /// The user's message that waits for its answer.
+    pub fn pending_turn(&self) -> Option<PendingTurn> {
+        self.head.pending_turn()
+    }
+
     /// The JSON text of a metadata key.
     pub fn get(&self, key: &str) -> Option<&str> {
         self.head.get(key)

@@ -51,6 +51,19 @@ fn a_turn_that_cannot_be_begun_is_refused_by_name() {
 }
 
 #[test]
+fn whoever_did_not_hear_that_a_turn_began_may_begin_it_again() {
+    let house = House::new();
+    house.session("a");
+    let begin = |message: &str, run: &str| {
+        house.post("/v1/sessions/a/runs", json!({ "message": message, "run_id": run })).status
+    };
+    assert_eq!([begin("x", "r"), begin("x", "r"), begin("y", "r"), begin("x", "q")], [202, 202, 409, 409]);
+    house.append("a", "r", DONE).expect(200);
+    assert_eq!(begin("x", "r"), 409);
+    assert_eq!(house.get("/v1/sessions/a").json()["message_count"], 1);
+}
+
+#[test]
 fn of_a_batch_with_a_bad_line_nothing_is_appended_and_the_line_is_named() {
     let house = House::new();
     house.run("a", "r");

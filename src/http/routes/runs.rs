@@ -106,9 +106,14 @@ pub(super) async fn begin(
 ) -> Result<Response, ApiError> {
     let runner = turn.runner.clone();
     let turn = turn.into_turn(&app)?;
-    let run = match &runner {
-        Some(runner) => start(&app, &session, turn, Some(runner)).await?,
-        None => begin_outside(&app, &session, turn).await?,
+    let asked = (turn.run.clone(), turn.message.clone());
+    let begun = match &runner {
+        Some(runner) => start(&app, &session, turn, Some(runner)).await,
+        None => begin_outside(&app, &session, turn).await,
+    };
+    let run = match begun {
+        Err(refusal) if refusal.is("run_in_progress") => repeated(&app, &session, asked).await?.ok_or(refusal)?,
+        begun => begun?,
     };
     tracing::info!(%session, %run, runner = runner.as_deref().unwrap_or("outside"), "a run has begun");
     let location = format!("/v1/sessions/{session}/runs/{run}/events");
@@ -134,6 +139,21 @@ impl Turn {
         };
         Ok(UserTurn { message: self.message, run, attachments, lease_seconds, ..UserTurn::default() })
     }
+}
+
+/// The run that was begun before with the same id and the same message, by somebody who did not hear of it.
+async fn repeated(
+    app: &App,
+    session: &SessionId,
+    (run, message): (Option<RunId>, String),
+) -> Result<Option<RunId>, ApiError> {
+    let (store, session) = (app.store.clone(), session.clone());
+    let metadata = app.desk.document(move || store.metadata(&session)).await?.map_err(missing)?;
+    let is_same = |run: &RunId| {
+        metadata.active_run().as_deref() == Some(run.as_str())
+            && metadata.pending_turn().is_some_and(|pending| pending.message == message)
+    };
+    Ok(run.filter(is_same))
 }
 
 /// Lets a runner of the server answer.
@@ -204,7 +224,7 @@ pub(super) async fn append(
     if producer.is_sealed() || taken.is_err() {
         app.producers.forget(&session, &run);
     }
-    if taken.as_ref().is_err_and(ApiError::is_fenced) {
+    if taken.as_ref().is_err_and(|error| error.is("fenced")) {
         // Perhaps because there is nothing left to append to.
         app.producer(&session, &run).await?;
     }
