@@ -9,7 +9,7 @@ use super::{Store, StoreError};
 use crate::format::Record;
 use crate::journal::{Attached, Bell, JournalEvent, JournalReader};
 use crate::limits::FOLLOW_RECHECK;
-use crate::model::{RunId, SeenSeqs, SessionId};
+use crate::model::{RunId, SeenSeqs, SessionId, TerminalState};
 use crate::storage::Seal;
 
 /// Where a follower begins.
@@ -37,6 +37,7 @@ pub struct Follow {
     last_seq: u64,
     seen: SeenSeqs,
     seal: Seal,
+    ending: Option<TerminalState>,
     /// Nothing more can come, although nobody said so in the journal.
     is_over: bool,
 }
@@ -72,6 +73,7 @@ impl Store {
             last_seq: 0,
             seen: SeenSeqs::default(),
             seal: Seal::Open,
+            ending: None,
             is_over: false,
         })
     }
@@ -86,6 +88,9 @@ impl Follow {
         while let Some(record) = reader.next_whole(extent)? {
             let Record::Event(event) = record else { continue };
             self.seal = self.seal.after_found(&event);
+            if event.is_terminal() {
+                self.ending = TerminalState::of(&event.name, event.payload.unwrap_or_default()).or(self.ending);
+            }
             self.last_seq = self.last_seq.max(event.seq.unwrap_or(0));
             let is_new = event.seq.is_none_or(|seq| self.seen.insert(seq));
             if is_new && event.seq.is_none_or(|seq| seq > self.after_seq) {
@@ -103,6 +108,11 @@ impl Follow {
     /// The highest number of an event that it has come across, given or not.
     pub fn last_seq(&self) -> u64 {
         self.last_seq
+    }
+
+    /// How the run ended, by an event that it has come across, given or not.
+    pub fn ending(&self) -> Option<TerminalState> {
+        self.ending
     }
 
     /// How far it has read the journal. Behind a [`Follow::poll`] that had nothing, a line begins there, or will.

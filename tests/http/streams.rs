@@ -295,3 +295,16 @@ fn names_and_lines_of_other_programs_break_no_frame() {
     assert_eq!(events.iter().map(|event| event.name.as_str()).collect::<Vec<_>>(), ["to ken", "done", "end"]);
     assert_eq!(events[0].json()["payload"]["text"], "x");
 }
+
+#[test]
+fn who_comes_back_behind_the_last_event_is_told_how_the_run_ended() {
+    let house = House::new();
+    house.run("a", "r");
+    house.append("a", "r", &format!("{}\n{DONE}", token("x"))).expect(200);
+    for query in ["?after=1", "?after=2"] {
+        let last = house.follow("a", "r", query).events().pop().unwrap();
+        assert_eq!((last.name.as_str(), last.json()["state"].clone()), ("end", json!("completed")), "{query}");
+    }
+    let mut session = ask("GET", "/v1/sessions/a/events").header("last-event-id", "r:2").open(house.address);
+    assert_eq!(session.event().unwrap().json()["state"], "completed");
+}

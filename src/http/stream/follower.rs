@@ -151,6 +151,8 @@ impl Follower {
         }
         let Batch { frames, is_caught_up, is_over } = batch;
         self.note(&frames);
+        // Whoever comes back behind the last event is not given the one that says how the run ended.
+        self.last_end = self.last_end.or(follow.ending());
         self.stage = match is_over {
             true => Stage::Over(self.last_end.map_or(Ended::Gone, Ended::As)),
             false if is_caught_up && !self.waits => Stage::CaughtUp(follow.read_to()),
