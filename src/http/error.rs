@@ -26,7 +26,7 @@ pub(super) struct ErrorDetail {
     code: Cow<'static, str>,
     /// A sentence for people: what was attempted, and what to do next.
     message: String,
-    /// For `seq_conflict`: the number of the run's last event.
+    /// Where events were expected to get numbers that they cannot get: the number of the run's last event.
     #[serde(skip_serializing_if = "Option::is_none")]
     last_seq: Option<u64>,
 }
@@ -80,6 +80,11 @@ impl ApiError {
              what lies between is not what was sent: read the run's events and go on behind them"
         );
         ApiError { last_seq: Some(last_seq), ..Self::new(StatusCode::CONFLICT, "seq_conflict", message) }
+    }
+
+    /// The same, with the number of the run's last event.
+    pub(super) fn behind(self, last_seq: u64) -> Self {
+        ApiError { last_seq: Some(last_seq), ..self }
     }
 
     /// Something broke that the caller can do nothing about.

@@ -110,7 +110,10 @@ fn the_same_lines_with_the_same_number_are_taken_once() {
     for _ in 0..2 {
         assert_eq!(append(6, &end).expect(200).json()["last_seq"], 7);
     }
-    append(8, &token("late")).expect(409);
+    // Nothing goes on behind the end, whatever number it is expected to get.
+    for (expect, lines) in [(8, token("late")), (7, token("late")), (5, token("d")), (20, token("late"))] {
+        assert_eq!(append(expect, &lines).expect(409).code(), "sealed", "{expect}");
+    }
     let lines = house.get("/v1/sessions/a/runs/r/events");
     assert_eq!(lines.text().lines().count(), 7);
     assert_eq!(house.get("/v1/sessions/a").json()["messages"][1]["content"], "ababcd");

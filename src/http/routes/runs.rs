@@ -289,7 +289,7 @@ fn already_there(
 ) -> Result<usize, ApiError> {
     let last_seq = run.last_seq();
     if expected > last_seq {
-        return if expected == last_seq + 1 { Ok(0) } else { Err(ApiError::seq_conflict(expected, last_seq)) };
+        return if expected == last_seq + 1 { Ok(0) } else { Err(conflict(run, events, expected, last_seq)) };
     }
     // Whoever repeats does not know how lasting the first try was, and what is not durable yet may not be shown.
     if durability == Durability::Durable || store.durability() == Durability::Durable {
@@ -302,7 +302,17 @@ fn already_there(
             .iter()
             .zip(events)
             .all(|(there, event)| there.name == event.name() && there.payload() == event.payload());
-    if is_same { Ok(there.len()) } else { Err(ApiError::seq_conflict(expected, last_seq)) }
+    if is_same { Ok(there.len()) } else { Err(conflict(run, events, expected, last_seq)) }
+}
+
+/// Events cannot get the numbers that they are expected to get. In a run that has ended they can get none.
+fn conflict(run: &Run, events: &[Event], expected: u64, last_seq: u64) -> ApiError {
+    if !run.is_sealed() {
+        return ApiError::seq_conflict(expected, last_seq);
+    }
+    let event = events.first().map_or("event", Event::name);
+    let sealed = AppendError::Sealed { run: run.id().clone(), event: event.into() };
+    ApiError::from(StoreError::Append(sealed)).behind(last_seq)
 }
 
 /// A repeat of the end makes sure that the answer is saved, too.
