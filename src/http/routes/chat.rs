@@ -12,7 +12,7 @@ use crate::http::app::SharedApp;
 use crate::http::chat::{ChatFeed, ChatRequest, InvalidChat};
 use crate::http::error::{ApiError, ErrorBody};
 use crate::http::request::{OfSession, expect_json, read_body};
-use crate::http::stream::{Follower, chunk_stream};
+use crate::http::stream::{Follower, Waits, chunk_stream};
 use crate::model::marker::{Retry, is_interrupted};
 use crate::model::{RunId, Session, SessionId};
 use crate::store::{NewSession, Store, StoreError, UserTurn};
@@ -109,7 +109,7 @@ fn just_interrupted(session: &Session, now: Timestamp) -> Option<RunId> {
 }
 
 fn stream(app: &SharedApp, session: &SessionId, run: &RunId) -> Response {
-    let follower = Follower::new(&app.hub, app.hub.tail(session, run), 0, true);
+    let follower = Follower::new(&app.hub, app.hub.tail(session, run), 0, Waits::ForMore);
     chunk_stream(ChatFeed::new(follower), &app.manners, app.count_follower())
 }
 

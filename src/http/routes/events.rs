@@ -11,7 +11,7 @@ use crate::http::app::{App, SharedApp};
 use crate::http::error::{ApiError, ErrorBody};
 use crate::http::request::{Asked, OfRun, text_of};
 use crate::http::stream::{
-    Cursor, Follower, LinesFeed, ListFeed, Next, RunFeed, event_stream, first_within, plain_stream,
+    Cursor, Follower, LinesFeed, ListFeed, Next, RunFeed, Waits, event_stream, first_within, plain_stream,
 };
 use crate::model::{RunId, SessionId};
 use crate::store::StoreError;
@@ -85,7 +85,7 @@ async fn expect_run(app: &App, session: &SessionId, run: &RunId) -> Result<(), A
 
 fn stream(app: &SharedApp, session: &SessionId, run: &RunId, cursor: Cursor) -> Response {
     let after_seq = if let Cursor::After(seq) = cursor { seq } else { 0 };
-    let follower = Follower::new(&app.hub, app.hub.tail(session, run), after_seq, true);
+    let follower = Follower::new(&app.hub, app.hub.tail(session, run), after_seq, Waits::ForMore);
     event_stream(RunFeed::new(follower, cursor), &app.manners, app.count_follower())
 }
 
@@ -102,10 +102,10 @@ async fn lines(
     let (waits, follows) = (asked.wait.unwrap_or(false), asked.follow.unwrap_or(false));
     let begin = |waits| Follower::new(&app.hub, app.hub.tail(session, run), after_seq, waits);
     if follows {
-        refuse_ahead(begin(false).next().await, after_seq)?;
-        return Ok(lines_answer(app, None, begin(true)));
+        refuse_ahead(begin(Waits::No).next().await, after_seq)?;
+        return Ok(lines_answer(app, None, begin(Waits::ForMore)));
     }
-    let mut follower = begin(waits);
+    let mut follower = begin(if waits { Waits::ForMore } else { Waits::No });
     let first = match waits {
         true => first_within(&mut follower, app.options.long_poll).await,
         false => follower.next().await,

@@ -2,6 +2,7 @@
 //! the journal again. It holds a place and nothing else while nothing happens.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::JoinError;
@@ -11,12 +12,28 @@ use super::hub::Hub;
 use super::tail::{Batch, Ended, Offer, Tail, read_batch};
 use crate::http::desk::Reading;
 use crate::http::error::ApiError;
+use crate::http::time::sleep;
 use crate::model::TerminalState;
 use crate::store::{After, Follow, StoreError};
 
 /// Frames, and bytes of them, that are handed on at a time: what a reader that takes nothing may keep in memory.
 const HANDED_FRAMES_MAX: usize = 64;
 const HANDED_BYTES_MAX: usize = 64 * 1024;
+
+/// How often a dead run is looked at again that somebody else is about to end, and how long before that.
+const SETTLING_LOOKS: u32 = 40;
+const SETTLING_PAUSE: Duration = Duration::from_millis(50);
+
+/// What a reader does that has everything there is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::http) enum Waits {
+    /// It waits for more.
+    ForMore,
+    /// It waits for no more than the end of a run that nobody produces any more.
+    ForTheEnd,
+    /// It is done.
+    No,
+}
 
 /// What comes next for a reader.
 #[derive(Debug)]
@@ -47,6 +64,8 @@ enum Stage {
     Unopened(u64),
     /// About to read.
     Behind(Box<Follow>),
+    /// About to read again in a moment.
+    Pausing(Box<Follow>),
     Reading(Reading<Result<Read, StoreError>>),
     /// Up to this place.
     CaughtUp(u64),
@@ -54,7 +73,10 @@ enum Stage {
     Failed,
 }
 
-type Read = (Batch, Box<Follow>);
+type Read = (Batch, IsLeft, Box<Follow>);
+
+/// Whether nobody produces the run any more, although it was not ended.
+type IsLeft = bool;
 
 /// A reader of a run.
 #[derive(Debug)]
@@ -66,18 +88,20 @@ pub(in crate::http) struct Follower {
     after_seq: u64,
     last_seq: u64,
     last_end: Option<TerminalState>,
-    /// Whether it waits for more than is there.
-    waits: bool,
+    waits: Waits,
+    /// How often it looked whether a dead run has ended.
+    looks: u32,
 }
 
 impl Follower {
     /// A reader who has everything up to this event; 0 for nothing. If the tail still has what it lacks, nothing is read.
-    pub(in crate::http) fn new(hub: &Arc<Hub>, tail: Arc<Tail>, after_seq: u64, waits: bool) -> Self {
+    pub(in crate::http) fn new(hub: &Arc<Hub>, tail: Arc<Tail>, after_seq: u64, waits: Waits) -> Self {
         let news = tail.subscribe();
-        let shared = Some(after_seq).filter(|seq| *seq > 0 && waits).and_then(|seq| tail.place_behind(seq));
+        let is_live = waits == Waits::ForMore;
+        let shared = Some(after_seq).filter(|seq| *seq > 0 && is_live).and_then(|seq| tail.place_behind(seq));
         let stage = shared.map_or(Stage::Unopened(0), Stage::CaughtUp);
         let hub = hub.clone();
-        Follower { hub, tail, news, stage, after_seq, last_seq: after_seq, last_end: None, waits }
+        Follower { hub, tail, news, stage, after_seq, last_seq: after_seq, last_end: None, waits, looks: 0 }
     }
 
     /// The last event that it was given, or said to have.
@@ -91,7 +115,15 @@ impl Follower {
 
     /// Takes what is there, and waits for no more.
     pub(in crate::http) fn stop_waiting(&mut self) {
-        self.waits = false;
+        self.waits = Waits::No;
+    }
+
+    /// Another run has begun, so that this one has ended or will be ended. Reads the rest from disk.
+    pub(in crate::http) fn settle(&mut self) {
+        self.waits = Waits::ForTheEnd;
+        if let Stage::CaughtUp(place) = self.stage {
+            (self.stage, self.after_seq) = (Stage::Unopened(place), 0);
+        }
     }
 
     /// Begins again with the first event.
@@ -104,6 +136,10 @@ impl Follower {
         loop {
             match &mut self.stage {
                 Stage::Unopened(_) | Stage::Behind(_) => self.begin_reading(),
+                Stage::Pausing(_) => {
+                    sleep(SETTLING_PAUSE).await;
+                    self.begin_reading();
+                }
                 Stage::Reading(reading) => {
                     let read = reading.await;
                     if let Some(next) = self.take_read(read) {
@@ -114,7 +150,7 @@ impl Follower {
                     let place = *place;
                     self.news.mark_unchanged();
                     match self.tail.offer(place, HANDED_FRAMES_MAX, HANDED_BYTES_MAX) {
-                        Offer::NotYet if !self.waits => return Next::CaughtUp,
+                        Offer::NotYet if self.waits != Waits::ForMore => return Next::CaughtUp,
                         // The tail is held, and so is whoever tells.
                         Offer::NotYet => drop(self.news.changed().await),
                         offer => {
@@ -132,20 +168,23 @@ impl Follower {
 
     fn begin_reading(&mut self) {
         let (store, tail, after) = (self.hub.store().clone(), self.tail.clone(), After::Seq(self.last_seq));
+        let settles = self.waits == Waits::ForTheEnd;
         let stage = std::mem::replace(&mut self.stage, Stage::Failed);
         self.stage = Stage::Reading(self.hub.desk.read(move || {
             let mut follow = match stage {
-                Stage::Behind(follow) => follow,
+                Stage::Behind(follow) | Stage::Pausing(follow) => follow,
                 Stage::Unopened(place) => Box::new(store.follow_at(&tail.session, &tail.run, after, place)?),
                 _ => unreachable!("it is about to read"),
             };
-            read_batch(&mut follow, &tail.run).map(|batch| (batch, follow))
+            let batch = read_batch(&mut follow, &tail.run)?;
+            let is_left = settles && batch.is_caught_up && !batch.is_over && follow.is_abandoned()?;
+            Ok((batch, is_left, follow))
         }));
     }
 
     fn take_read(&mut self, read: Result<Result<Result<Read, StoreError>, ApiError>, JoinError>) -> Option<Next> {
         self.stage = Stage::Failed;
-        let Ok(Ok(Ok((batch, follow)))) = read else { return Some(Next::Failed) };
+        let Ok(Ok(Ok((batch, is_left, follow)))) = read else { return Some(Next::Failed) };
         if batch.is_caught_up && batch.frames.is_empty() && follow.last_seq() < self.after_seq {
             return Some(Next::Ahead { last_seq: follow.last_seq() });
         }
@@ -155,9 +194,15 @@ impl Follower {
         self.last_end = self.last_end.or(follow.ending());
         self.stage = match is_over {
             true => Stage::Over(self.last_end.map_or(Ended::Gone, Ended::As)),
-            false if is_caught_up && !self.waits => Stage::CaughtUp(follow.read_to()),
-            false if is_caught_up => self.join(follow),
-            false => Stage::Behind(follow),
+            false if !is_caught_up => Stage::Behind(follow),
+            false if self.waits == Waits::ForMore => self.join(follow),
+            // The next look finds nothing to give, and ends it.
+            false if is_left && !frames.is_empty() => Stage::Behind(follow),
+            false if is_left && self.looks < SETTLING_LOOKS => {
+                self.looks += 1;
+                Stage::Pausing(follow)
+            }
+            false => Stage::CaughtUp(follow.read_to()),
         };
         (!frames.is_empty()).then_some(Next::Frames(frames))
     }

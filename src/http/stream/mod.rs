@@ -14,7 +14,7 @@ mod session;
 mod tail;
 
 pub(super) use feed::{Feed, FollowerCount, Manners, chunk_stream, closed, event_stream, plain_stream};
-pub(super) use follower::{Follower, Next};
+pub(super) use follower::{Follower, Next, Waits};
 pub(super) use hub::Hub;
 pub(super) use list::ListFeed;
 pub(super) use run::{Cursor, LinesFeed, RunFeed, first_within};

@@ -9,7 +9,7 @@ use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
 use super::feed::Feed;
-use super::follower::{Follower, Next};
+use super::follower::{Follower, Next, Waits};
 use super::frame::notice;
 use super::hub::{Hub, SessionNews};
 use super::run::{end, events, gap, snapshot};
@@ -140,7 +140,7 @@ impl SessionFeed {
         // There is one run at a time: whatever was before has ended, or will never be heard of again.
         self.to_show.iter_mut().for_each(|shown| shown.is_live = shown.run == run);
         if self.newest.as_ref() != Some(&run) {
-            self.current.iter_mut().for_each(Follower::stop_waiting);
+            self.current.iter_mut().for_each(Follower::settle);
             self.to_show.push_back(Shown { run: run.clone(), after_seq: 0, is_live: true });
             self.newest = Some(run);
         }
@@ -152,7 +152,7 @@ impl SessionFeed {
         self.has_missed = false;
         let Ok(runs) = found else { return };
         let known = self.newest.as_ref().and_then(|newest| runs.in_order.iter().position(|run| run == newest));
-        self.current.iter_mut().for_each(Follower::stop_waiting);
+        self.current.iter_mut().for_each(Follower::settle);
         self.show(&runs, known.map_or(0, |at| at + 1), 0);
         self.newest = runs.in_order.last().cloned().or(self.newest.take());
     }
@@ -197,7 +197,8 @@ impl SessionFeed {
             && let Some(Shown { run, after_seq, is_live }) = self.to_show.pop_front()
         {
             let tail = self.hub.tail(&self.session, &run);
-            self.current = Some(Follower::new(&self.hub, tail, after_seq, is_live));
+            let waits = if is_live { Waits::ForMore } else { Waits::ForTheEnd };
+            self.current = Some(Follower::new(&self.hub, tail, after_seq, waits));
         }
     }
 }
