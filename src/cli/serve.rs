@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use lastword::Options;
 use lastword::http::{Lasting, LogForm, ServeError, Server, ServerSettings, Tokens};
-use lastword::run::{DemoRunner, Supervisor};
+use lastword::run::{DemoRunner, Drained, Supervisor};
 use lastword::storage::raise_open_files;
+use tokio::task::JoinHandle;
 use tracing_subscriber::EnvFilter;
 
 use super::failure::{Failure, with_causes};
@@ -157,13 +158,12 @@ async fn serve(context: &Context, server: Server, supervisor: Supervisor) -> Res
     tokio::pin!(serving);
     tell_systemd(&[sd_notify::NotifyState::Ready]);
     let mut ask = Some(ask);
+    let mut cutting = None;
     let mut wishes = 0_u32;
     loop {
         tokio::select! {
             drained = &mut serving => {
-                if drained.cut > 0 {
-                    output::aside(&format!("{} of {} runs were cut off; what had arrived is kept", drained.cut, drained.running));
-                }
+                tell_cut(drained, cutting).await;
                 return Ok(());
             }
             _ = signals.next() => {
@@ -172,7 +172,7 @@ async fn serve(context: &Context, server: Server, supervisor: Supervisor) -> Res
                     1 => tell_systemd(&[sd_notify::NotifyState::Stopping]),
                     2 => {
                         let supervisor = supervisor.clone();
-                        tokio::spawn(async move { supervisor.drain(Duration::ZERO).await });
+                        cutting = Some(tokio::spawn(async move { supervisor.drain(Duration::ZERO).await }));
                     }
                     _ => return Err(Failure::No("left before all runs had ended; what had arrived is kept".to_owned())),
                 }
@@ -182,6 +182,18 @@ async fn serve(context: &Context, server: Server, supervisor: Supervisor) -> Res
                 }
             }
         }
+    }
+}
+
+/// Says how many runs were cut off: at the end of their time, or before it by somebody in a hurry.
+async fn tell_cut(drained: Drained, hurried: Option<JoinHandle<Drained>>) {
+    let cut_early = match hurried {
+        Some(hurried) => hurried.await.map_or(0, |drained| drained.cut),
+        None => 0,
+    };
+    let (cut, running) = (drained.cut.max(cut_early), drained.running);
+    if cut > 0 {
+        output::aside(&format!("{cut} of {running} runs were cut off; what had arrived is kept"));
     }
 }
 
