@@ -113,7 +113,7 @@ impl ServerSettings {
     /// Reads the table `[server]` of a configuration; nothing is said where there is none.
     pub fn parse(text: &str) -> Result<Self, BadSetting> {
         let file: File = toml::from_str(text).map_err(|cause| {
-            let line = cause.span().map(|span| text[..span.start.min(text.len())].lines().count().max(1));
+            let line = cause.span().map(|span| text[..span.start.min(text.len())].matches('\n').count() + 1);
             let place = line.map(|line| format!("line {line}: ")).unwrap_or_default();
             BadSetting::Unreadable { reason: format!("{place}{}", cause.message()) }
         })?;

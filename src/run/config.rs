@@ -132,7 +132,7 @@ fn is_variable(name: &str) -> bool {
 
 /// What is wrong, and in which line. The line itself may hold a secret.
 fn unreadable(text: &str, cause: &toml::de::Error) -> BadConfig {
-    let line = cause.span().map(|span| text[..span.start.min(text.len())].lines().count().max(1));
+    let line = cause.span().map(|span| text[..span.start.min(text.len())].matches('\n').count() + 1);
     let place = line.map(|line| format!("line {line}: ")).unwrap_or_default();
     BadConfig::Unreadable { reason: format!("{place}{}", cause.message()) }
 }
