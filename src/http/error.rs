@@ -26,7 +26,7 @@ pub(super) struct ErrorDetail {
     code: Cow<'static, str>,
     /// A sentence for people: what was attempted, and what to do next.
     message: String,
-    /// Where events were expected to get numbers that they cannot get: the number of the run's last event.
+    /// Where somebody gave numbers that do not fit: the number of the run's last event.
     #[serde(skip_serializing_if = "Option::is_none")]
     last_seq: Option<u64>,
 }
@@ -80,6 +80,13 @@ impl ApiError {
              what lies between is not what was sent: read the run's events and go on behind them"
         );
         ApiError { last_seq: Some(last_seq), ..Self::new(StatusCode::CONFLICT, "seq_conflict", message) }
+    }
+
+    /// Somebody wants to go on behind an event that is not there.
+    pub(super) fn ahead(after_seq: u64, last_seq: u64) -> Self {
+        let message =
+            format!("there is no event {after_seq} in this run, whose last is {last_seq}: begin again without `after`");
+        Self::new(StatusCode::BAD_REQUEST, "ahead", message).behind(last_seq)
     }
 
     /// The same, with the number of the run's last event.

@@ -19,7 +19,11 @@ pub(super) async fn run(client: &Client, args: tail::Args) -> Result<(), Failure
 }
 
 async fn print(client: &Client, session: &SessionId, run: &RunId, after_seq: u64) -> Result<(), Failure> {
-    let mut lines = client.events(session, run, after_seq).await?;
+    let mut lines = match client.events(session, run, after_seq).await {
+        // There is nothing behind it.
+        Err(error) if error.code() == Some("ahead") => return Ok(()),
+        lines => lines?,
+    };
     loop {
         // What came before a failure is printed.
         let (text, rest) = gather(&mut lines).await;

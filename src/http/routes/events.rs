@@ -116,9 +116,7 @@ async fn lines(
 
 fn refuse_ahead(first: Next, after_seq: u64) -> Result<Next, ApiError> {
     match first {
-        Next::Ahead { last_seq } => Err(ApiError::invalid(format!(
-            "there is no event {after_seq} in this run, whose last is {last_seq}: begin again without `after`"
-        ))),
+        Next::Ahead { last_seq } => Err(ApiError::ahead(after_seq, last_seq)),
         first => Ok(first),
     }
 }
