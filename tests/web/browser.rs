@@ -18,6 +18,12 @@ fn the_page_shows_every_word_once_across_a_crash() {
 }
 
 #[test]
+fn the_page_shows_every_word_once_across_a_cut() {
+    House::open().play("page_cut", &[]);
+    House::with_token("a-token-of-the-test").play("page_cut", &["a-token-of-the-test"]);
+}
+
+#[test]
 fn the_page_stops_answers_and_shows_what_others_wrote_as_text() {
     House::open().play("page_use", &[]);
 }

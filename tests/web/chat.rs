@@ -3,9 +3,11 @@
 use crate::house::House;
 
 fn in_both_versions(scene: &str) {
-    for version in ["6", "7"] {
-        House::open().play(scene, &[version]);
-    }
+    std::thread::scope(|scope| {
+        for version in ["6", "7"] {
+            scope.spawn(move || House::open().play(scene, &[version]));
+        }
+    });
 }
 
 #[test]

@@ -17,7 +17,7 @@ const FLAGS = [
 const OUTAGE = /^Failed to load resource: net::ERR_/;
 
 /** The page in a fresh browser; `complaints` are what nobody wants to see. */
-export async function openPage(path = '/') {
+export async function openPage(server = base) {
   const browser = await chromium.launch({ executablePath: '/usr/bin/chromium', headless: true, args: FLAGS });
   const page = await browser.newPage();
   page.setDefaultTimeout(15_000);
@@ -31,7 +31,7 @@ export async function openPage(path = '/') {
     const complain = (event) => console.error(`refused: ${event.violatedDirective}`);
     document.addEventListener('securitypolicyviolation', complain);
   });
-  await page.goto(base + path);
+  await page.goto(server);
   return { browser, page, complaints };
 }
 
@@ -79,6 +79,23 @@ export const waitForStatus = (page, status) => page.waitForFunction(
 export async function waitForMarkers(page, count) {
   await page.waitForFunction((count) => document.querySelectorAll('#rows .marker').length === count, count);
   await waitForTheEnd(page);
+}
+
+/** From now on, notes how often the transcript shows these words: the fewest and the most times. */
+export const watchWords = (page, words) => page.evaluate((words) => {
+  const count = () => document.querySelector('#transcript').textContent.split(words).length - 1;
+  window.times = [count(), count()];
+  const note = () => { window.times = [Math.min(count(), window.times[0]), Math.max(count(), window.times[1])]; };
+  new MutationObserver(note).observe(document.querySelector('#transcript'), { childList: true, subtree: true });
+}, words);
+
+export const timesShown = (page) => page.evaluate(() => window.times);
+
+/** Gives the page the token that it asks for. */
+export async function enterToken(page, token) {
+  await page.waitForSelector('#token-dialog[open]');
+  await page.fill('#token', token);
+  await page.click('#token-form button');
 }
 
 export const assertQuiet = (complaints) => assert.deepEqual(complaints, []);

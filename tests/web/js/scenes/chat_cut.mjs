@@ -1,27 +1,9 @@
 // The connection is cut in the middle of an answer, which goes on: the chat resumes it from its start and sees its end.
 
 import assert from 'node:assert/strict';
-import { createServer, connect } from 'node:net';
-import { once } from 'node:events';
 import { answerOf, assertSame, newChat, textShown, version } from '../chat.mjs';
-import { base, play, savedAnswer, sessionOf, step, until } from '../harness.mjs';
-
-/** A cable to the server that can be cut. */
-async function newCable() {
-  const sockets = new Set();
-  const cable = createServer((near) => {
-    const far = connect(Number(new URL(base).port), '127.0.0.1');
-    for (const [socket, other] of [[near, far], [far, near]]) {
-      sockets.add(socket);
-      socket.pipe(other).on('error', () => {});
-      socket.on('error', () => {});
-    }
-  });
-  cable.listen(0, '127.0.0.1');
-  await once(cable, 'listening');
-  const cut = () => sockets.forEach((socket) => socket.destroy());
-  return { server: `http://127.0.0.1:${cable.address().port}`, cut };
-}
+import { newCable } from '../cable.mjs';
+import { play, savedAnswer, sessionOf, step, until } from '../harness.mjs';
 
 async function assertWhole(chat, seen) {
   assert.equal(chat.status, 'ready');

@@ -2,7 +2,8 @@
 
 import assert from 'node:assert/strict';
 import {
-  assertQuiet, createSession, look, openPage, say, waitForMarkers, waitForStatus, waitForTheEnd, waitForWords,
+  assertQuiet, createSession, look, openPage, say, timesShown, waitForMarkers, waitForStatus, waitForTheEnd,
+  waitForWords, watchWords,
 } from '../browser.mjs';
 import { play, savedAnswer, server, sessionOf, step } from '../harness.mjs';
 
@@ -15,6 +16,7 @@ play(async () => {
   await waitForWords(page, 'Kill this program');
   step('it answers');
   const { active_stream_id: run } = await sessionOf(id);
+  await watchWords(page, 'Good question!');
   await server.kill();
   await waitForStatus(page, 'does not answer');
   const before = await look(page);
@@ -22,6 +24,7 @@ play(async () => {
   await server.start();
   step('started again');
   await waitForMarkers(page, 1);
+  assert.deepEqual(await timesShown(page), [1, 1], 'nothing was gone for a moment, and nothing shown twice');
   const after = await look(page);
   const saved = savedAnswer(await sessionOf(id), run);
   assert.deepEqual(after.texts, saved.texts);

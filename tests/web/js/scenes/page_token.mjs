@@ -1,21 +1,17 @@
 // A server that wants a token: the page asks for it, and streams with it, across a crash too.
 
 import assert from 'node:assert/strict';
-import { createSession, look, openPage, say, waitForMarkers, waitForStatus, waitForWords } from '../browser.mjs';
+import {
+  createSession, enterToken, look, openPage, say, waitForMarkers, waitForStatus, waitForWords,
+} from '../browser.mjs';
 import { call, play, savedAnswer, server, step } from '../harness.mjs';
 
 const token = process.argv[2];
 
-async function enter(page, text) {
-  await page.waitForSelector('#token-dialog[open]');
-  await page.fill('#token', text);
-  await page.click('#token-form button');
-}
-
 play(async () => {
   const { browser, page, complaints } = await openPage();
-  await enter(page, 'wrong');
-  await enter(page, token);
+  await enterToken(page, 'wrong');
+  await enterToken(page, token);
   step('it is let in');
   const id = await createSession(page, 'Private');
   await say(page, 'Tell me everything.');
