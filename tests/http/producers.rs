@@ -168,6 +168,22 @@ fn durable_appends_are_acknowledged_when_they_are() {
     assert!(counted.syncs >= 1 && counted.appends.events == 2, "{counted:?}");
 }
 
+/// Found by tests/schema: the first of these answered 500.
+#[test]
+fn an_empty_append_says_where_the_run_is_whatever_was_expected_behind_it() {
+    let house = House::new();
+    house.run("a", "r");
+    house.tokens("a", "r", &["1", "2", "3"]);
+    let renew =
+        |expect: u64| house.send(&ask("POST", &format!("/v1/sessions/a/runs/r/events?expect_seq={expect}")).lines(""));
+    for expect in 0..=4 {
+        assert_eq!(renew(expect).expect(200).json()["last_seq"], 3, "{expect}");
+    }
+    for expect in [5, u64::MAX] {
+        assert_eq!(renew(expect).expect(409).json()["error"]["last_seq"], 3, "{expect}");
+    }
+}
+
 #[test]
 fn an_empty_append_renews_the_lease_and_without_one_the_run_is_closed_for_who_waits() {
     let house = House::new();

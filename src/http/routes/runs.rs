@@ -291,11 +291,14 @@ fn already_there(
     if expected > last_seq {
         return if expected == last_seq + 1 { Ok(0) } else { Err(conflict(run, events, expected, last_seq)) };
     }
+    if events.is_empty() {
+        return Ok(0);
+    }
     // Whoever repeats does not know how lasting the first try was, and what is not durable yet may not be shown.
     if durability == Durability::Durable || store.durability() == Durability::Durable {
         store.commit()?;
     }
-    let max_seq = expected + (events.len() as u64).saturating_sub(1);
+    let max_seq = expected + events.len() as u64 - 1;
     let there = store.read_events(run.session(), run.id(), ReadOptions { after_seq: expected - 1, max_seq })?.events;
     let is_same = there.len() as u64 == (last_seq.min(max_seq) + 1 - expected)
         && there
