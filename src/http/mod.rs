@@ -6,6 +6,7 @@
 
 mod app;
 mod chat;
+mod describe;
 mod desk;
 mod error;
 mod guard;

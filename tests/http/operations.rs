@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lastword::run::{DemoRunner, Runners};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::house::{DONE, House};
 use crate::wire::ask;
@@ -102,6 +102,40 @@ fn the_description_names_every_path_and_every_answer_has_a_schema() {
     assert_eq!(described["openapi"].as_str().unwrap().split('.').next(), Some("3"));
 }
 
+/// Every value that stands under a key, however deep.
+fn all_under<'a>(value: &'a Value, key: &str, found: &mut Vec<&'a str>) {
+    match value {
+        Value::Object(object) => object.iter().for_each(|(name, value)| match value.as_str() {
+            Some(text) if name == key => found.push(text),
+            _ => all_under(value, key, found),
+        }),
+        Value::Array(list) => list.iter().for_each(|value| all_under(value, key, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn what_the_description_refers_to_is_there_and_each_operation_has_a_name_of_its_own() {
+    let described = House::new().get("/openapi.json").expect(200).json();
+    let mut references = Vec::new();
+    all_under(&described, "$ref", &mut references);
+    assert!(references.len() > 20, "{references:?}");
+    for reference in references {
+        assert!(described.pointer(reference.trim_start_matches('#')).is_some(), "{reference} is nowhere");
+    }
+    let operations =
+        described["paths"].as_object().unwrap().values().flat_map(|path| path.as_object().unwrap().values());
+    let mut names: Vec<&str> = operations.clone().map(|operation| operation["operationId"].as_str().unwrap()).collect();
+    let mut links = Vec::new();
+    let answers = operations.flat_map(|operation| operation["responses"].as_object().unwrap().values());
+    answers.for_each(|answer| all_under(&answer["links"], "operationId", &mut links));
+    assert!(links.len() > 10 && links.iter().all(|link| names.contains(link)), "{links:?}");
+    let count = names.len();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), count, "{names:?}");
+}
+
 #[test]
 fn the_doctor_looks_beside_the_server() {
     let house = House::new();
@@ -113,6 +147,7 @@ fn the_doctor_looks_beside_the_server() {
     assert_eq!(report["findings"][0]["code"], "sidecar_unreadable");
     house.get("/v1/check?session=none").expect(404);
     house.get("/v1/check?session=../x").expect(404);
+    house.get("/v1/check?session=%61&session=bad").expect(200);
 }
 
 #[test]

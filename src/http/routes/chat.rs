@@ -10,6 +10,7 @@ use super::runs::start;
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::http::app::SharedApp;
 use crate::http::chat::{ChatFeed, ChatRequest, InvalidChat};
+use crate::http::describe::{ChatBody, InSession, StreamEvent};
 use crate::http::error::{ApiError, ErrorBody};
 use crate::http::request::{OfSession, expect_json, read_body};
 use crate::http::stream::{Follower, Waits, chunk_stream};
@@ -26,10 +27,9 @@ const TITLE_CHARS_MAX: usize = 60;
 /// Answers the user's last message with a runner of the server, in the session that has the chat's id, which is created
 /// if it is not there. Whoever leaves stops nothing.
 #[utoipa::path(
-    post, path = "/api/chat", tag = "chat",
-    request_body(content = Object, description = "What DefaultChatTransport sends: `id`, `messages`, `trigger`; and `runner` if one is meant."),
+    post, path = "/api/chat", operation_id = "chat", tag = "chat", request_body = ChatBody,
     responses(
-        (status = 200, description = "The UI message stream.", content_type = "text/event-stream", body = String),
+        (status = 200, description = "The UI message stream.", content_type = "text/event-stream", body = StreamEvent),
         (status = 400, description = "It cannot be answered.", body = ErrorBody),
         (status = 409, description = "Another answer has not ended.", body = ErrorBody),
         (status = "4XX", description = "Refused.", body = ErrorBody),
@@ -63,10 +63,9 @@ fn refusal(error: InvalidChat) -> ApiError {
 
 /// Streams the run that is answering in this session, from its first event. One that was interrupted is ended first.
 #[utoipa::path(
-    get, path = "/api/chat/{sid}/stream", tag = "chat",
-    params(("sid" = String, Path, description = "The chat, which is a session.")),
+    get, path = "/api/chat/{sid}/stream", operation_id = "resume_chat", tag = "chat", params(InSession),
     responses(
-        (status = 200, description = "The UI message stream.", content_type = "text/event-stream", body = String),
+        (status = 200, description = "The UI message stream.", content_type = "text/event-stream", body = StreamEvent),
         (status = 204, description = "Nothing is being answered."),
         (status = "4XX", description = "Refused.", body = ErrorBody),
         (status = "5XX", description = "Failed.", body = ErrorBody),

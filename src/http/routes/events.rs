@@ -8,6 +8,7 @@ use utoipa::IntoParams;
 
 use super::sessions::missing;
 use crate::http::app::{App, SharedApp};
+use crate::http::describe::{EventLine, InRun, Resuming, StreamEvent};
 use crate::http::error::{ApiError, ErrorBody};
 use crate::http::request::{Asked, OfRun, text_of};
 use crate::http::stream::{
@@ -37,12 +38,11 @@ pub(super) struct ListFollowAsked {
 /// The events of a run. With `Accept: text/event-stream` as server-sent events: replayed, then live, until the run has
 /// ended. Else as the journal's lines that are there now.
 #[utoipa::path(
-    get, path = "/v1/sessions/{sid}/runs/{rid}/events", tag = "streams",
-    params(("sid" = String, Path, description = "The session."), ("rid" = String, Path, description = "The run."), EventsAsked,
-           ("last-event-id" = Option<String>, Header, description = "The last event that was seen. It wins over `after`.")),
+    get, path = "/v1/sessions/{sid}/runs/{rid}/events", operation_id = "read_events", tag = "streams",
+    params(InRun, EventsAsked, Resuming),
     responses(
         (status = 200, description = "The events.", content(
-            (String = "application/x-ndjson"), (String = "text/event-stream"))),
+            (Vec<EventLine> = "application/x-ndjson"), (StreamEvent = "text/event-stream"))),
         (status = 400, description = "They cannot be read like this.", body = ErrorBody),
         (status = 404, description = "There is no such run.", body = ErrorBody),
         (status = "4XX", description = "Refused.", body = ErrorBody),
@@ -127,11 +127,9 @@ fn lines_answer(app: &SharedApp, first: Option<Next>, follower: Follower) -> Res
 
 /// Follows the list: which sessions change and which go.
 #[utoipa::path(
-    get, path = "/v1/events", tag = "streams",
-    params(ListFollowAsked,
-           ("last-event-id" = Option<String>, Header, description = "The last change that was seen. It wins over `after`.")),
+    get, path = "/v1/events", operation_id = "follow_list", tag = "streams", params(ListFollowAsked, Resuming),
     responses(
-        (status = 200, description = "Server-sent events.", content_type = "text/event-stream", body = String),
+        (status = 200, description = "Server-sent events.", content_type = "text/event-stream", body = StreamEvent),
         (status = "4XX", description = "Refused.", body = ErrorBody),
         (status = "5XX", description = "Failed.", body = ErrorBody),
     )

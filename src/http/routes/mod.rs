@@ -11,7 +11,8 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::middleware;
 use axum::response::IntoResponse;
-use utoipa::OpenApi;
+use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
+use utoipa::{Modify, OpenApi};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -26,9 +27,24 @@ use super::log::log;
         title = "Lastword",
         description = "Sessions, runs and their streams of a crash-proof session store: the last word is never lost."
     ),
-    components(schemas(ErrorBody))
+    components(schemas(ErrorBody)),
+    security(("token" = [])),
+    modifiers(&Protected)
 )]
 struct Described;
+
+/// A server that has a token file asks for one of its tokens.
+struct Protected;
+
+impl Modify for Protected {
+    fn modify(&self, described: &mut utoipa::openapi::OpenApi) {
+        let mut token = Http::new(HttpAuthScheme::Bearer);
+        token.description =
+            Some("One of the server's token file. A server without such a file asks for none.".to_owned());
+        let components = described.components.get_or_insert_default();
+        components.add_security_scheme("token", SecurityScheme::Http(token));
+    }
+}
 
 /// Everything that is served.
 pub(super) fn router(app: &SharedApp) -> Router {

@@ -1,7 +1,7 @@
 //! For those who operate the server: is it there, is it ready, what does it count, what does it offer, is all well.
 
 use axum::Json;
-use axum::extract::{RawQuery, State};
+use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -13,6 +13,7 @@ use crate::http::app::{App, SharedApp};
 use crate::http::desk::at;
 use crate::http::error::{ApiError, ErrorBody, with_causes};
 use crate::http::metrics::Exposition;
+use crate::http::request::Asked;
 use crate::http::store_metrics::write_store;
 use crate::model::SessionId;
 
@@ -28,7 +29,7 @@ pub(super) struct Health {
 
 /// Whether the process answers.
 #[utoipa::path(
-    get, path = "/healthz", tag = "operations",
+    get, path = "/healthz", tag = "operations", security(()),
     responses((status = 200, description = "It does.", body = Health),
               (status = "4XX", description = "Refused.", body = ErrorBody))
 )]
@@ -38,7 +39,7 @@ pub(super) async fn health() -> Json<Health> {
 
 /// Whether new turns can be begun: the store can be written, and the server is not about to end.
 #[utoipa::path(
-    get, path = "/readyz", tag = "operations",
+    get, path = "/readyz", tag = "operations", security(()),
     responses((status = 200, description = "They can.", body = Health),
               (status = 503, description = "They cannot.", body = ErrorBody),
               (status = "4XX", description = "Refused.", body = ErrorBody))
@@ -85,8 +86,11 @@ fn write_runs(app: &App, text: &mut Exposition) {
         (status = "5XX", description = "Failed.", body = ErrorBody),
     )
 )]
-pub(super) async fn check(State(app): State<SharedApp>, RawQuery(query): RawQuery) -> Result<Response, ApiError> {
-    let sessions = named_sessions(query.as_deref().unwrap_or_default())?;
+pub(super) async fn check(
+    State(app): State<SharedApp>,
+    Asked(asked): Asked<Vec<(String, String)>>,
+) -> Result<Response, ApiError> {
+    let sessions = named_sessions(&asked)?;
     let data = app.options.data.clone();
     let options = DoctorOptions { sessions, allow_network_fs: true, ..DoctorOptions::default() };
     let report = at(&app.desk.doctor, move || doctor::check(&data, &options)).await?;
@@ -98,9 +102,9 @@ pub(super) async fn check(State(app): State<SharedApp>, RawQuery(query): RawQuer
 }
 
 /// The sessions of a query that may name several.
-fn named_sessions(query: &str) -> Result<Vec<SessionId>, ApiError> {
-    let named = query.split('&').filter_map(|pair| pair.strip_prefix("session="));
-    let named = named.map(|id| SessionId::parse(id).map_err(|_| ApiError::no_session()));
+fn named_sessions(asked: &[(String, String)]) -> Result<Vec<SessionId>, ApiError> {
+    let named = asked.iter().filter(|(name, _)| name == "session");
+    let named = named.map(|(_, id)| SessionId::parse(id).map_err(|_| ApiError::no_session()));
     let named: Vec<SessionId> = named.collect::<Result<_, _>>()?;
     match named.len() {
         0..=CHECKED_MAX => Ok(named),
@@ -114,7 +118,9 @@ pub(super) struct Description(Bytes);
 
 impl Description {
     pub(super) fn of(described: &utoipa::openapi::OpenApi) -> Self {
-        Description(Bytes::from(described.to_json().expect("a description is JSON")))
+        let json = described.to_json().expect("a description is JSON");
+        // utoipa 5.5 spells this key of a link as Rust would.
+        Description(Bytes::from(json.replace("\"operation_id\":", "\"operationId\":")))
     }
 }
 

@@ -12,6 +12,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::sessions::missing;
 use crate::clock::Stopwatch;
 use crate::http::app::{App, SharedApp};
+use crate::http::describe::{InRun, InSession, NewEvent};
 use crate::http::error::{ApiError, ErrorBody};
 use crate::http::request::{Asked, OfRun, OfSession, Sent, SentLines};
 use crate::journal::{AppendError, Appended, ReadOptions};
@@ -34,13 +35,14 @@ pub(super) struct Turn {
     /// The run's id; a fresh one if none is given.
     #[schema(pattern = "^[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}$")]
     run_id: Option<String>,
-    /// The runner of the server that answers, or `default`. Without one the caller appends the events.
+    /// The runner of the server that answers, or `default`; one that it does not know is refused. Without one the caller
+    /// appends the events.
     runner: Option<String>,
-    /// For how long the caller counts as alive after its last append; 30 unless said. Only without a runner.
+    /// For how long the caller counts as alive after its last append; 30 unless said. Refused with a runner.
     #[schema(minimum = 1, maximum = 86400)]
     lease_seconds: Option<f64>,
     /// What was attached to the message.
-    #[schema(value_type = Option<Vec<Object>>)]
+    #[schema(value_type = Option<Vec<serde_json::Value>>)]
     attachments: Option<Box<RawValue>>,
 }
 
@@ -69,6 +71,7 @@ pub(super) struct Stopped {
 #[into_params(parameter_in = Query)]
 pub(super) struct AppendAsked {
     /// How lasting the events are before this answers; as the server is configured if it is not said.
+    #[param(inline)]
     durability: Option<Lasting>,
     /// The number that the first line is to get. The same lines with the same number are taken once.
     #[param(minimum = 0)]
@@ -86,11 +89,18 @@ enum Lasting {
 
 /// Begins a turn. The message is durable when this answers.
 #[utoipa::path(
-    post, path = "/v1/sessions/{sid}/runs", tag = "runs", request_body = Turn,
-    params(("sid" = String, Path, description = "The session.")),
+    post, path = "/v1/sessions/{sid}/runs", operation_id = "begin_run", tag = "runs", request_body = Turn,
+    params(InSession),
     responses(
         (status = 202, description = "It has begun.", body = Begun,
-         headers(("location" = String, description = "The path of its events."))),
+         headers(("location" = String, description = "The path of its events.")),
+         links(
+            ("append" = (operation_id = "append_events", parameters(("sid" = "$request.path.sid"), ("rid" = "$response.body#/run_id")))),
+            ("read" = (operation_id = "read_events", parameters(("sid" = "$request.path.sid"), ("rid" = "$response.body#/run_id")))),
+            ("stop" = (operation_id = "stop_run", parameters(("sid" = "$request.path.sid"), ("rid" = "$response.body#/run_id")))),
+            ("follow" = (operation_id = "follow_session", parameters(("sid" = "$request.path.sid")))),
+            ("resume" = (operation_id = "resume_chat", parameters(("sid" = "$request.path.sid")))),
+         )),
         (status = 400, description = "It cannot be begun like this.", body = ErrorBody),
         (status = 404, description = "There is no such session.", body = ErrorBody),
         (status = 409, description = "Another run has not ended, or the id was used before.", body = ErrorBody),
@@ -185,12 +195,17 @@ async fn begin_outside(app: &App, session: &SessionId, turn: UserTurn) -> Result
 
 /// Appends events, all of them or none; without any, says that the producer is alive.
 #[utoipa::path(
-    post, path = "/v1/sessions/{sid}/runs/{rid}/events", tag = "runs",
-    request_body(content = String, content_type = "application/x-ndjson",
-                 description = "JSON lines, each an object with an `event`, its name, and a `payload`."),
-    params(("sid" = String, Path, description = "The session."), ("rid" = String, Path, description = "The run."), AppendAsked),
+    post, path = "/v1/sessions/{sid}/runs/{rid}/events", operation_id = "append_events", tag = "runs",
+    request_body(content = Vec<NewEvent>, content_type = "application/x-ndjson",
+                 description = "JSON lines: each item of the array is a line of its own."),
+    params(InRun, AppendAsked),
     responses(
-        (status = 200, description = "They were taken, as lasting as asked for.", body = Taken),
+        (status = 200, description = "They were taken, as lasting as asked for.", body = Taken,
+         links(
+            ("read" = (operation_id = "read_events", parameters(("sid" = "$request.path.sid"), ("rid" = "$request.path.rid")))),
+            ("append" = (operation_id = "append_events", parameters(("sid" = "$request.path.sid"), ("rid" = "$request.path.rid")))),
+            ("stop" = (operation_id = "stop_run", parameters(("sid" = "$request.path.sid"), ("rid" = "$request.path.rid")))),
+         )),
         (status = 400, description = "A line is no event.", body = ErrorBody),
         (status = 404, description = "There is no such run.", body = ErrorBody),
         (status = 409, description = "The run has ended, or has other events at these numbers.", body = ErrorBody),
@@ -346,8 +361,8 @@ async fn settled(accepted: Accepted) -> Result<u64, ApiError> {
 
 /// Stops a run, whoever produces it. What had arrived is kept.
 #[utoipa::path(
-    post, path = "/v1/sessions/{sid}/runs/{rid}/stop", tag = "runs",
-    params(("sid" = String, Path, description = "The session."), ("rid" = String, Path, description = "The run.")),
+    post, path = "/v1/sessions/{sid}/runs/{rid}/stop", operation_id = "stop_run", tag = "runs",
+    params(InRun),
     responses(
         (status = 200, description = "It has ended.", body = Stopped),
         (status = 404, description = "There is no such run.", body = ErrorBody),

@@ -12,6 +12,7 @@ use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::http::app::SharedApp;
+use crate::http::describe::{InSession, Knowing, Meaning, Resuming, StreamEvent};
 use crate::http::error::{ApiError, ErrorBody};
 use crate::http::request::{Asked, OfSession, Sent, text_of};
 use crate::http::stream::{From, SessionFeed, event_stream};
@@ -74,6 +75,7 @@ pub(super) struct ListAsked {
     #[param(minimum = 1, maximum = 1000, default = 50)]
     limit: Option<u32>,
     /// Where the page begins: what came with the page before.
+    #[param(pattern = "^([0-9a-fA-F]{16})?-[A-Za-z0-9-][A-Za-z0-9_-]{0,127}$")]
     cursor: Option<String>,
     /// Only sessions whose title holds this, in whatever case.
     #[param(max_length = 200)]
@@ -86,8 +88,10 @@ pub(super) struct ListAsked {
 #[into_params(parameter_in = Query)]
 pub(super) struct ReadAsked {
     /// `metadata`: only what stands before the transcript.
+    #[param(inline)]
     view: Option<View>,
     /// Only rows before this one.
+    #[param(format = Int64, maximum = 4_294_967_295_u64)]
     rows_before: Option<u32>,
     /// Only so many rows, the last ones.
     #[param(minimum = 1, maximum = 10000)]
@@ -119,10 +123,18 @@ pub(super) struct FollowAsked {
 
 /// Creates a session. It is durable when this answers.
 #[utoipa::path(
-    post, path = "/v1/sessions", tag = "sessions", request_body = Creation,
+    post, path = "/v1/sessions", operation_id = "create_session", tag = "sessions", request_body = Creation,
     responses(
         (status = 201, description = "It was created.", body = SessionMetadata,
-         headers(("location" = String, description = "Its path."), ("etag" = String, description = "Its revision."))),
+         headers(("location" = String, description = "Its path."), ("etag" = String, description = "Its revision.")),
+         links(
+            ("read" = (operation_id = "read_session", parameters(("sid" = "$response.body#/session_id")))),
+            ("change" = (operation_id = "change_session", parameters(("sid" = "$response.body#/session_id"), ("if-match" = "$response.header.etag")))),
+            ("delete" = (operation_id = "delete_session", parameters(("sid" = "$response.body#/session_id")))),
+            ("follow" = (operation_id = "follow_session", parameters(("sid" = "$response.body#/session_id")))),
+            ("begin" = (operation_id = "begin_run", parameters(("sid" = "$response.body#/session_id")))),
+            ("resume" = (operation_id = "resume_chat", parameters(("sid" = "$response.body#/session_id")))),
+         )),
         (status = 400, description = "It cannot be created like this.", body = ErrorBody),
         (status = 409, description = "The id is taken, or was.", body = ErrorBody),
         (status = "4XX", description = "Refused.", body = ErrorBody),
@@ -146,9 +158,10 @@ pub(super) async fn create(State(app): State<SharedApp>, Sent(sent): Sent<Creati
 
 /// A page of the list, the session changed last first.
 #[utoipa::path(
-    get, path = "/v1/sessions", tag = "sessions", params(ListAsked),
+    get, path = "/v1/sessions", operation_id = "list_sessions", tag = "sessions", params(ListAsked),
     responses(
-        (status = 200, description = "A page.", body = SessionPage),
+        (status = 200, description = "A page.", body = SessionPage,
+         links(("next" = (operation_id = "list_sessions", parameters(("cursor" = "$response.body#/next_cursor")))))),
         (status = 400, description = "It cannot be listed like this.", body = ErrorBody),
         (status = "4XX", description = "Refused.", body = ErrorBody),
         (status = "5XX", description = "Failed.", body = ErrorBody),
@@ -190,9 +203,8 @@ fn bounded(name: &str, given: Option<u32>, usual: u32, max: u32) -> Result<u32, 
 /// Reads a session: whole, with every interrupted answer resolved first, or only what stands before its transcript, or a
 /// page of its rows from the end.
 #[utoipa::path(
-    get, path = "/v1/sessions/{sid}", tag = "sessions",
-    params(("sid" = String, Path, description = "The session."), ReadAsked,
-           ("if-none-match" = Option<String>, Header, description = "A revision that is there already.")),
+    get, path = "/v1/sessions/{sid}", operation_id = "read_session", tag = "sessions",
+    params(InSession, ReadAsked, Knowing),
     responses(
         (status = 200, description = "The session's object.", body = Object, headers(("etag" = String, description = "Its revision."))),
         (status = 304, description = "It is of that revision still."),
@@ -264,8 +276,8 @@ fn list_of<'a>(items: impl Iterator<Item = &'a str>) -> String {
 
 /// Changes what a list shows of a session. Whoever changes it says which revision it has seen.
 #[utoipa::path(
-    patch, path = "/v1/sessions/{sid}", tag = "sessions", request_body = Changes,
-    params(("sid" = String, Path, description = "The session."),
+    patch, path = "/v1/sessions/{sid}", operation_id = "change_session", tag = "sessions", request_body = Changes,
+    params(InSession,
            ("if-match" = String, Header, description = "The revision that is to be changed, or * for any.")),
     responses(
         (status = 200, description = "It is changed.", body = SessionMetadata, headers(("etag" = String, description = "Its revision."))),
@@ -320,9 +332,8 @@ impl Changes {
 
 /// Deletes a session and its journals, into the trash. Runs that are under way end.
 #[utoipa::path(
-    delete, path = "/v1/sessions/{sid}", tag = "sessions",
-    params(("sid" = String, Path, description = "The session."),
-           ("if-match" = Option<String>, Header, description = "The revision that is to be deleted; any if none is given.")),
+    delete, path = "/v1/sessions/{sid}", operation_id = "delete_session", tag = "sessions",
+    params(InSession, Meaning),
     responses(
         (status = 204, description = "It is in the trash."),
         (status = 404, description = "There is no such session.", body = ErrorBody),
@@ -352,11 +363,10 @@ pub(super) async fn delete(
 
 /// Follows a session: the events of its runs, one run after the other, then of whatever begins.
 #[utoipa::path(
-    get, path = "/v1/sessions/{sid}/events", tag = "streams",
-    params(("sid" = String, Path, description = "The session."), FollowAsked,
-           ("last-event-id" = Option<String>, Header, description = "The last event that was seen. It wins over `after`.")),
+    get, path = "/v1/sessions/{sid}/events", operation_id = "follow_session", tag = "streams",
+    params(InSession, FollowAsked, Resuming),
     responses(
-        (status = 200, description = "Server-sent events.", content_type = "text/event-stream", body = String),
+        (status = 200, description = "Server-sent events.", content_type = "text/event-stream", body = StreamEvent),
         (status = 404, description = "There is no such session.", body = ErrorBody),
         (status = "4XX", description = "Refused.", body = ErrorBody),
         (status = "5XX", description = "Failed.", body = ErrorBody),

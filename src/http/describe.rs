@@ -1,0 +1,131 @@
+//! Shapes that only the API's description shows: ids in paths, headers of those who resume, events of a stream, what a
+//! chat sends. Nothing is read into them.
+
+#![allow(dead_code, reason = "a description is made of their fields, and nothing else")]
+
+use utoipa::{IntoParams, ToSchema};
+
+/// The session that a path names.
+#[derive(Debug, IntoParams)]
+#[into_params(parameter_in = Path)]
+pub(super) struct InSession {
+    /// The session.
+    #[param(pattern = "^[A-Za-z0-9-][A-Za-z0-9_-]{0,127}$")]
+    sid: String,
+}
+
+/// The run that a path names.
+#[derive(Debug, IntoParams)]
+#[into_params(parameter_in = Path)]
+pub(super) struct InRun {
+    /// The session.
+    #[param(pattern = "^[A-Za-z0-9-][A-Za-z0-9_-]{0,127}$")]
+    sid: String,
+    /// The run.
+    #[param(pattern = "^[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}$")]
+    rid: String,
+}
+
+/// Somebody who was here before.
+#[derive(Debug, IntoParams)]
+#[into_params(parameter_in = Header)]
+pub(super) struct Resuming {
+    /// The id of the last event that was seen. It wins over `after`. One that means nothing here is answered with a
+    /// `snapshot` notice where there are server-sent events.
+    #[param(rename = "last-event-id", nullable = false)]
+    last_event_id: Option<String>,
+}
+
+/// Somebody who has a revision already.
+#[derive(Debug, IntoParams)]
+#[into_params(parameter_in = Header)]
+pub(super) struct Knowing {
+    /// A revision that is there already.
+    #[param(rename = "if-none-match", nullable = false)]
+    if_none_match: Option<String>,
+}
+
+/// Somebody who means one revision and no other.
+#[derive(Debug, IntoParams)]
+#[into_params(parameter_in = Header)]
+pub(super) struct Meaning {
+    /// The revision that is meant; any if none is given.
+    #[param(rename = "if-match", nullable = false)]
+    if_match: Option<String>,
+}
+
+/// One server-sent event of a stream, which may have any number of them. Comments (`: `) say that somebody is there.
+#[derive(Debug, ToSchema)]
+pub(super) struct StreamEvent {
+    /// What to send as Last-Event-ID to go on behind it. Notices (`gap`, `snapshot`, `end`) have none.
+    #[schema(nullable = false)]
+    id: Option<String>,
+    /// Its name.
+    #[schema(nullable = false)]
+    event: Option<String>,
+    /// JSON text.
+    #[schema(content_media_type = "application/json")]
+    data: String,
+    /// Milliseconds to wait before connecting again.
+    #[schema(nullable = false)]
+    retry: Option<u64>,
+}
+
+/// One line of a journal. Lines that another program wrote may lack some of it.
+#[derive(Debug, ToSchema)]
+pub(super) struct EventLine {
+    /// Its id: `run:seq`.
+    #[schema(nullable = false)]
+    event_id: Option<String>,
+    /// Its number in the run, from 1.
+    #[schema(nullable = false)]
+    seq: Option<u64>,
+    /// Its name.
+    event: String,
+    /// What it carries: any JSON.
+    #[schema(nullable = false)]
+    payload: Option<serde_json::Value>,
+    /// Whether the run ends with it.
+    #[schema(nullable = false)]
+    terminal: Option<bool>,
+    /// How the run ends with it.
+    terminal_state: Option<String>,
+}
+
+/// One line of those that are appended.
+#[derive(Debug, ToSchema)]
+pub(super) struct NewEvent {
+    /// Its name: up to 256 bytes, not blank, without control characters.
+    #[schema(min_length = 1, max_length = 256, example = "token")]
+    event: String,
+    /// What it carries: any JSON. Only an event that is nothing but its name may do without.
+    #[schema(example = json!({ "text": "To the sea" }))]
+    payload: serde_json::Value,
+}
+
+/// What `DefaultChatTransport` sends, or the short form with one `message`. What else is in it is the client's business.
+#[derive(Debug, ToSchema)]
+pub(super) struct ChatBody {
+    /// The chat, which is a session. It is created if it is not there.
+    #[schema(pattern = "^[A-Za-z0-9-][A-Za-z0-9_-]{0,127}$")]
+    id: String,
+    /// The conversation. Only the last one counts, which is the user's and has `parts`: the transcript has the others.
+    #[schema(min_items = 1)]
+    messages: Option<Vec<serde_json::Value>>,
+    /// Only the last message, where there are no `messages`.
+    message: Option<serde_json::Value>,
+    /// Whether these words are new.
+    trigger: Option<Trigger>,
+    /// The message that is to be answered anew.
+    #[schema(rename = "messageId")]
+    message_id: Option<String>,
+    /// The runner of the server that answers; the usual one if none is named. One that it does not know is refused.
+    runner: Option<String>,
+}
+
+#[derive(Debug, ToSchema)]
+#[schema(rename_all = "kebab-case")]
+enum Trigger {
+    SubmitMessage,
+    RegenerateMessage,
+}
