@@ -1,5 +1,6 @@
 //! The real server: a process of its own on a port of its own, with a data directory that goes when it goes.
 
+use std::env;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -25,7 +26,9 @@ impl Served {
     /// Starts a server in a folder whose `data` is perhaps there already.
     pub(crate) fn start_in(folder: TempDir, args: &[&str]) -> Self {
         let log = File::create(folder.path().join("log")).unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_lastword"));
+        // What was built with the test, unless the environment names another: a release build, to see what it can do.
+        let program = env::var("LASTWORD_BINARY").unwrap_or_else(|_| env!("CARGO_BIN_EXE_lastword").to_owned());
+        let mut command = Command::new(program);
         command.arg("--data").arg(folder.path().join("data")).args(["--json", "serve", "--listen", "127.0.0.1:0"]);
         command.args(["--log", "warn"]).args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
         let mut child = command.spawn().unwrap();
@@ -39,8 +42,19 @@ impl Served {
         Served { address: address.parse().unwrap(), child, folder }
     }
 
-    pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
+    /// Bytes of memory that it has at the moment.
+    pub(crate) fn memory(&self) -> usize {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() * 1024
+    }
+
+    /// Seconds of processor time that it has used.
+    pub(crate) fn worked(&self) -> f64 {
+        const TICKS_A_SECOND: f64 = 100.0;
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
+        let numbers = stat.rsplit(')').next().unwrap().split_whitespace();
+        numbers.skip(11).take(2).map(|ticks| ticks.parse::<f64>().unwrap()).sum::<f64>() / TICKS_A_SECOND
     }
 
     pub(crate) fn folder(&self) -> PathBuf {
