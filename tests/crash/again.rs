@@ -16,7 +16,7 @@ fn two_turns(store: &Store, told: &mut Told) -> Result<(), StoreError> {
 
 fn last_question(store: &Store) -> String {
     let session = store.get_session(&id()).unwrap();
-    let asked = session.messages().filter(|row| row.role() == "user").last().unwrap();
+    let asked = session.messages().rfind(|row| row.role() == "user").unwrap();
     asked.content().into_owned()
 }
 
