@@ -257,6 +257,42 @@ fn many_runs_in_a_row_are_all_seen_by_who_follows_the_session() {
     assert_eq!(following, (0..60).map(|nth| format!("r{nth}:1")).collect::<Vec<_>>());
 }
 
+/// The ids of all events of a session, and of the runs whose end is told, up to the end of the last run.
+fn followed_to_the_last(house: &House) -> (Vec<String>, Vec<String>) {
+    let mut coming = ask("GET", "/v1/sessions/a/events").open(house.address);
+    let (mut ids, mut ends) = (Vec::new(), Vec::new());
+    while ends.last().is_none_or(|run| run != "r999") {
+        let event = coming.event().expect("the session goes on");
+        ids.extend(event.id.clone());
+        if event.name == "end" {
+            ends.push(event.json()["run_id"].as_str().unwrap().to_owned());
+        }
+    }
+    (ids, ends)
+}
+
+#[test]
+fn whoever_comes_while_a_run_begins_misses_none_and_sees_none_twice() {
+    let house = House::new();
+    house.session("a");
+    let runs: Vec<String> = (0..60).map(|nth| format!("r{nth:03}")).chain(["r999".to_owned()]).collect();
+    let ids: Vec<String> = runs.iter().flat_map(|run| [format!("{run}:1"), format!("{run}:2")]).collect();
+    std::thread::scope(|scope| {
+        let mut following = Vec::new();
+        for run in &runs {
+            for _ in 0..3 {
+                following.push(scope.spawn(|| followed_to_the_last(&house)));
+            }
+            house.post("/v1/sessions/a/runs", json!({ "message": "m", "run_id": run })).expect(202);
+            house.tokens("a", run, &["x"]);
+            house.append("a", run, DONE).expect(200);
+        }
+        for follower in following {
+            assert_eq!(follower.join().unwrap(), (ids.clone(), runs.clone()));
+        }
+    });
+}
+
 #[test]
 fn a_deleted_session_ends_the_streams_of_its_runs() {
     let house = House::new();

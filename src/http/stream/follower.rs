@@ -126,6 +126,14 @@ impl Follower {
         }
     }
 
+    /// Waits for more after all.
+    pub(in crate::http) fn wait_on(&mut self) {
+        if self.waits != Waits::ForMore {
+            self.settle();
+            self.waits = Waits::ForMore;
+        }
+    }
+
     /// Begins again with the first event.
     pub(in crate::http) fn start_over(&mut self) {
         (self.stage, self.after_seq, self.last_seq) = (Stage::Unopened(0), 0, 0);

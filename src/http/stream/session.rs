@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::json;
 use tokio::sync::broadcast;
-use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
 use super::feed::Feed;
 use super::follower::{Follower, Next, Waits};
@@ -50,7 +50,7 @@ impl From {
 struct Shown {
     run: RunId,
     after_seq: u64,
-    /// Whether it may go on, so that it is waited for.
+    /// Whether it may go on, so that it is waited for. Only the last one may.
     is_live: bool,
 }
 
@@ -65,6 +65,8 @@ pub(in crate::http) struct SessionFeed {
     unusable: Option<&'static str>,
     to_show: VecDeque<Shown>,
     current: Option<Follower>,
+    /// A run that was left before its end, and how much of it was shown.
+    left: Option<(RunId, u64)>,
     /// The newest run that it knows of.
     newest: Option<RunId>,
     /// The session is gone.
@@ -73,7 +75,7 @@ pub(in crate::http) struct SessionFeed {
     has_missed: bool,
 }
 
-/// The runs of a session as they are found.
+/// The runs of a session as they are found. The live one is the last, if it is among them.
 struct Runs {
     in_order: Vec<RunId>,
     live: Option<RunId>,
@@ -92,12 +94,14 @@ impl SessionFeed {
             unusable: None,
             to_show: VecDeque::new(),
             current: None,
-            newest: runs.in_order.last().cloned(),
+            left: None,
+            newest: None,
             is_deleted: false,
             is_over: false,
             has_missed: false,
         };
         feed.plan(&runs, from);
+        feed.pass_over(&runs);
         Ok(feed)
     }
 
@@ -119,13 +123,20 @@ impl SessionFeed {
         self.show(runs, runs.live_place(), 0);
     }
 
+    /// Whatever is the last may be about to begin, although the session does not say so yet.
     fn show(&mut self, runs: &Runs, first: usize, after_seq: u64) {
-        let shown = runs.in_order.iter().skip(first).enumerate().map(|(nth, run)| Shown {
-            run: run.clone(),
-            after_seq: if nth == 0 { after_seq } else { 0 },
-            is_live: runs.live.as_ref() == Some(run),
-        });
-        self.to_show.extend(shown);
+        for (nth, run) in runs.in_order.iter().skip(first).enumerate() {
+            self.await_last(run.clone(), if nth == 0 { after_seq } else { 0 });
+        }
+    }
+
+    /// Shows a run behind all others, and waits for it to end. There is one run at a time: those before it have ended, or
+    /// will be ended.
+    fn await_last(&mut self, run: RunId, after_seq: u64) {
+        self.current.iter_mut().for_each(Follower::settle);
+        self.to_show.back_mut().into_iter().for_each(|last| last.is_live = false);
+        self.to_show.push_back(Shown { run: run.clone(), after_seq, is_live: true });
+        self.newest = Some(run);
     }
 
     fn hear(&mut self, news: Result<SessionNews, RecvError>) {
@@ -136,13 +147,40 @@ impl SessionFeed {
         }
     }
 
+    /// Hears all that there is to hear: of a run that begins before there is anything in it.
+    fn hear_all(&mut self) {
+        while let Some(news) = heard(&mut self.news) {
+            self.hear(news);
+        }
+    }
+
+    /// Hears what there is to hear of runs that were found already.
+    fn pass_over(&mut self, runs: &Runs) {
+        while let Some(news) = heard(&mut self.news) {
+            match &news {
+                Ok(SessionNews::Begun(run)) if runs.in_order.contains(run) && !self.is_to_come(run) => {}
+                _ => self.hear(news),
+            }
+        }
+    }
+
+    fn is_to_come(&self, run: &RunId) -> bool {
+        self.to_show.iter().any(|shown| shown.run == *run)
+    }
+
+    /// A run has begun. Its journal may have been found before.
     fn expect(&mut self, run: RunId) {
-        // There is one run at a time: whatever was before has ended, or will never be heard of again.
-        self.to_show.iter_mut().for_each(|shown| shown.is_live = shown.run == run);
-        if self.newest.as_ref() != Some(&run) {
-            self.current.iter_mut().for_each(Follower::settle);
-            self.to_show.push_back(Shown { run: run.clone(), after_seq: 0, is_live: true });
-            self.newest = Some(run);
+        if let Some(current) = self.current.as_mut().filter(|current| current.tail().run == run) {
+            return current.wait_on();
+        }
+        let planned = self.to_show.iter().position(|shown| shown.run == run).and_then(|at| self.to_show.remove(at));
+        let left = self.left.take_if(|(left, _)| *left == run);
+        match (planned, left) {
+            (Some(planned), _) => self.await_last(run, planned.after_seq),
+            (None, Some((_, after_seq))) => self.await_last(run, after_seq),
+            // It has ended already.
+            (None, None) if self.newest.as_ref() == Some(&run) => {}
+            (None, None) => self.await_last(run, 0),
         }
     }
 
@@ -152,9 +190,8 @@ impl SessionFeed {
         self.has_missed = false;
         let Ok(runs) = found else { return };
         let known = self.newest.as_ref().and_then(|newest| runs.in_order.iter().position(|run| run == newest));
-        self.current.iter_mut().for_each(Follower::settle);
-        self.show(&runs, known.map_or(0, |at| at + 1), 0);
-        self.newest = runs.in_order.last().cloned().or(self.newest.take());
+        self.show(&runs, known.map_or(runs.live_place(), |at| at + 1), 0);
+        self.pass_over(&runs);
     }
 
     /// The next thing that happens, unless the reader is told first.
@@ -186,6 +223,7 @@ impl SessionFeed {
                 Some(end(&run, last_seq, ended))
             }
             Next::CaughtUp | Next::Failed => {
+                self.left = Some((run, follower.last_seq()));
                 self.current = None;
                 None
             }
@@ -203,6 +241,15 @@ impl SessionFeed {
     }
 }
 
+/// What there is to hear now.
+fn heard(news: &mut broadcast::Receiver<SessionNews>) -> Option<Result<SessionNews, RecvError>> {
+    match news.try_recv() {
+        Ok(news) => Some(Ok(news)),
+        Err(TryRecvError::Lagged(missed)) => Some(Err(RecvError::Lagged(missed))),
+        Err(TryRecvError::Empty | TryRecvError::Closed) => None,
+    }
+}
+
 enum Step {
     Said(Next),
     Heard(Result<SessionNews, RecvError>),
@@ -214,6 +261,7 @@ impl Feed for SessionFeed {
             return Some(snapshot(reason, None, None));
         }
         while !self.is_over {
+            self.hear_all();
             if self.is_deleted {
                 self.is_over = true;
                 return Some(notice("end", &json!({ "run_id": null, "last_seq": null, "state": "deleted" })));
@@ -248,9 +296,14 @@ impl Runs {
 async fn find_runs(hub: &Arc<Hub>, session: &SessionId) -> Result<Runs, ApiError> {
     let (store, session) = (hub.store().clone(), session.clone());
     let found = hub.desk.read(move || {
+        let mut in_order = store.runs_in_order(&session)?;
         let metadata = store.metadata(&session)?;
         let live = metadata.active_run().and_then(|run| RunId::parse(&run).ok());
-        Ok::<_, StoreError>(Runs { in_order: store.runs_in_order(&session)?, live })
+        // A run without an event stands behind those that have one, however old it is.
+        if let Some(at) = live.as_ref().and_then(|live| in_order.iter().position(|run| run == live)) {
+            in_order[at..].rotate_left(1);
+        }
+        Ok::<_, StoreError>(Runs { in_order, live })
     });
     Ok(found.await.map_err(|broken| ApiError::broken(broken.to_string()))???)
 }
