@@ -118,7 +118,8 @@ impl Story {
         for (produced, seen) in self.produced.iter().zip(&self.seen_of_runs) {
             let lines = journal(&host.data, session, produced.run.as_str());
             check_produced(produced, &lines);
-            seen.iter().chain([&self.seen_of_session]).for_each(|seen| check_seen(seen, &produced.run, &lines));
+            seen.iter().for_each(|seen| check_seen(seen, &produced.run, &lines));
+            check_seen(&self.seen_of_session, &produced.run, &lines);
             lapsed += usize::from(produced.end != End::Done);
         }
         println!("session {session}: {} runs, {lapsed} lapsed", self.produced.len());

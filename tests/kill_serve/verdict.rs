@@ -44,8 +44,14 @@ pub(crate) fn check_directory(data: &Data) {
 /// Everything that a follower saw of a run is what its journal has, and it saw it to the end.
 pub(crate) fn check_seen(seen: &Seen, run: &RunId, lines: &[String]) {
     let told: Vec<&String> = seen.of(run).iter().map(|(_, line)| line).collect();
-    assert!(told == lines.iter().collect::<Vec<_>>(), "run {run}: a follower saw something else than is kept");
     let end = seen.end_of(run).unwrap_or_else(|| panic!("a follower was not told of the end of run {run}"));
+    let same = told.iter().zip(lines).take_while(|(told, line)| **told == *line).count();
+    let (seen, kept) = (told.len(), lines.len());
+    let differing = told.get(same).zip(lines.get(same));
+    assert!(
+        same == seen && same == kept,
+        "run {run}: a follower saw {seen} events and {end:?}, {kept} are kept, the first {same} are the same, then {differing:?}"
+    );
     assert_eq!(end.last_seq, Some(lines.len() as u64));
 }
 
