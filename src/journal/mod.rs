@@ -15,7 +15,7 @@ mod writer;
 pub use event::JournalEvent;
 pub(crate) use progress::{Attached, Bell};
 pub use reader::{Found, JournalReader, ReadOptions, RunEvents, RunReader, read_events};
-pub use replay::{Replay, ReplayLimits, ReplayStatus, replay_session, runs_in_order};
+pub use replay::{Replay, ReplayLimits, ReplayStatus, replay_session, runs_as_begun};
 pub use shelf::Shelf;
 pub use summary::{RunEnd, RunSummary, TerminalEvent, summarize};
 pub use writer::{AppendError, Appended, RunJournal};

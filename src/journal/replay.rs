@@ -100,11 +100,25 @@ pub fn replay_session(
     Ok(collected.into_replay(ReplayStatus::Ok))
 }
 
-/// A session's runs that have a journal: by their first event, then by id; those without an event last.
-pub fn runs_in_order(storage: &Arc<dyn Storage>, session: &SessionId) -> Result<Vec<RunId>, StorageError> {
+fn runs_in_order(storage: &Arc<dyn Storage>, session: &SessionId) -> Result<Vec<RunId>, StorageError> {
     let mut runs = Vec::new();
     for run in storage.journals(session)? {
         runs.push((first_event_at(storage, session, &run)?, run));
+    }
+    runs.sort_by(|(a, a_run), (b, b_run)| a.total_cmp(b).then_with(|| a_run.cmp(b_run)));
+    Ok(runs.into_iter().map(|(_, run)| run).collect())
+}
+
+/// A session's runs that have a journal, as they began: by what was noted when they did, which for runs of other programs
+/// is their first event. Costs a look at each run, however long it is.
+pub fn runs_as_begun(storage: &Arc<dyn Storage>, session: &SessionId) -> Result<Vec<RunId>, StorageError> {
+    let mut runs = Vec::new();
+    for run in storage.journals(session)? {
+        let begun_at = match storage.birth(session, &run)? {
+            Some(birth) => birth.begun_at,
+            None => first_event_at(storage, session, &run)?,
+        };
+        runs.push((begun_at, run));
     }
     runs.sort_by(|(a, a_run), (b, b_run)| a.total_cmp(b).then_with(|| a_run.cmp(b_run)));
     Ok(runs.into_iter().map(|(_, run)| run).collect())

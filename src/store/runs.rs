@@ -9,7 +9,7 @@ use super::sessions::check_length;
 use super::{Change, Shared, Store, StoreError};
 use crate::journal::{
     AppendError, Appended, JournalEvent, ReadOptions, Replay, ReplayLimits, RunEvents, RunJournal, RunReader,
-    RunSummary, read_events, replay_session, runs_in_order, summarize,
+    RunSummary, read_events, replay_session, runs_as_begun, summarize,
 };
 use crate::limits::LEASE_SECONDS_MAX;
 use crate::model::{Cursor, Event, PendingTurn, RunId, Session, SessionId};
@@ -320,9 +320,9 @@ impl Store {
         Ok(self.shared.storage.journals(session)?)
     }
 
-    /// The same in the order in which they began to answer.
-    pub fn runs_in_order(&self, session: &SessionId) -> Result<Vec<RunId>, StoreError> {
-        Ok(runs_in_order(&self.shared.storage, session)?)
+    /// The same in the order in which they began.
+    pub fn runs_as_begun(&self, session: &SessionId) -> Result<Vec<RunId>, StoreError> {
+        Ok(runs_as_begun(&self.shared.storage, session)?)
     }
 
     /// The events of all of a session's runs behind a cursor.

@@ -1,6 +1,6 @@
 //! The stream of a whole session: its runs one after the other, then whatever begins, until the session is gone.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -67,8 +67,8 @@ pub(in crate::http) struct SessionFeed {
     current: Option<Follower>,
     /// A run that was left before its end, and how much of it was shown.
     left: Option<(RunId, u64)>,
-    /// The newest run that it knows of.
-    newest: Option<RunId>,
+    /// The runs that it knows of, shown or not.
+    known: HashSet<RunId>,
     /// The session is gone.
     is_deleted: bool,
     is_over: bool,
@@ -95,13 +95,12 @@ impl SessionFeed {
             to_show: VecDeque::new(),
             current: None,
             left: None,
-            newest: None,
+            known: runs.in_order.iter().cloned().collect(),
             is_deleted: false,
             is_over: false,
             has_missed: false,
         };
         feed.plan(&runs, from);
-        feed.pass_over(&runs);
         Ok(feed)
     }
 
@@ -135,8 +134,7 @@ impl SessionFeed {
     fn await_last(&mut self, run: RunId, after_seq: u64) {
         self.current.iter_mut().for_each(Follower::settle);
         self.to_show.back_mut().into_iter().for_each(|last| last.is_live = false);
-        self.to_show.push_back(Shown { run: run.clone(), after_seq, is_live: true });
-        self.newest = Some(run);
+        self.to_show.push_back(Shown { run, after_seq, is_live: true });
     }
 
     fn hear(&mut self, news: Result<SessionNews, RecvError>) {
@@ -154,44 +152,30 @@ impl SessionFeed {
         }
     }
 
-    /// Hears what there is to hear of runs that were found already.
-    fn pass_over(&mut self, runs: &Runs) {
-        while let Some(news) = heard(&mut self.news) {
-            match &news {
-                Ok(SessionNews::Begun(run)) if runs.in_order.contains(run) && !self.is_to_come(run) => {}
-                _ => self.hear(news),
-            }
-        }
-    }
-
-    fn is_to_come(&self, run: &RunId) -> bool {
-        self.to_show.iter().any(|shown| shown.run == *run)
-    }
-
     /// A run has begun. Its journal may have been found before.
     fn expect(&mut self, run: RunId) {
         if let Some(current) = self.current.as_mut().filter(|current| current.tail().run == run) {
             return current.wait_on();
         }
-        let planned = self.to_show.iter().position(|shown| shown.run == run).and_then(|at| self.to_show.remove(at));
-        let left = self.left.take_if(|(left, _)| *left == run);
-        match (planned, left) {
-            (Some(planned), _) => self.await_last(run, planned.after_seq),
-            (None, Some((_, after_seq))) => self.await_last(run, after_seq),
-            // It has ended already.
-            (None, None) if self.newest.as_ref() == Some(&run) => {}
-            (None, None) => self.await_last(run, 0),
+        if let Some((run, after_seq)) = self.left.take_if(|(left, _)| *left == run) {
+            return self.await_last(run, after_seq);
+        }
+        // One that is known stands where it belongs, or has been shown.
+        if self.known.insert(run.clone()) {
+            self.await_last(run, 0);
         }
     }
 
     /// Looks for what it was not told of.
-    async fn catch_up_on_runs(&mut self) {
-        let found = find_runs(&self.hub, &self.session).await;
+    async fn catch_up_on_runs(&mut self) -> Result<(), ApiError> {
+        let runs = find_runs(&self.hub, &self.session).await?;
         self.has_missed = false;
-        let Ok(runs) = found else { return };
-        let known = self.newest.as_ref().and_then(|newest| runs.in_order.iter().position(|run| run == newest));
-        self.show(&runs, known.map_or(runs.live_place(), |at| at + 1), 0);
-        self.pass_over(&runs);
+        for run in runs.in_order {
+            if self.known.insert(run.clone()) {
+                self.await_last(run, 0);
+            }
+        }
+        Ok(())
     }
 
     /// The next thing that happens, unless the reader is told first.
@@ -222,9 +206,14 @@ impl SessionFeed {
                 self.current = None;
                 Some(end(&run, last_seq, ended))
             }
-            Next::CaughtUp | Next::Failed => {
+            Next::CaughtUp => {
                 self.left = Some((run, follower.last_seq()));
                 self.current = None;
+                None
+            }
+            // Going on with the next run would hide the rest of this one for good: the reader comes back with its cursor.
+            Next::Failed => {
+                self.is_over = true;
                 None
             }
         }
@@ -266,8 +255,8 @@ impl Feed for SessionFeed {
                 self.is_over = true;
                 return Some(notice("end", &json!({ "run_id": null, "last_seq": null, "state": "deleted" })));
             }
-            if self.has_missed {
-                self.catch_up_on_runs().await;
+            if self.has_missed && self.catch_up_on_runs().await.is_err() {
+                return None;
             }
             self.take_next_run();
             let said = match self.step().await {
@@ -296,10 +285,10 @@ impl Runs {
 async fn find_runs(hub: &Arc<Hub>, session: &SessionId) -> Result<Runs, ApiError> {
     let (store, session) = (hub.store().clone(), session.clone());
     let found = hub.desk.read(move || {
-        let mut in_order = store.runs_in_order(&session)?;
+        let mut in_order = store.runs_as_begun(&session)?;
         let metadata = store.metadata(&session)?;
         let live = metadata.active_run().and_then(|run| RunId::parse(&run).ok());
-        // A run without an event stands behind those that have one, however old it is.
+        // Whatever clocks say, the live one began last.
         if let Some(at) = live.as_ref().and_then(|live| in_order.iter().position(|run| run == live)) {
             in_order[at..].rotate_left(1);
         }
