@@ -11,8 +11,10 @@ use super::error::ApiError;
 const LINES_AT_ONCE: usize = 32;
 /// Documents that are read or saved at the same time.
 const DOCUMENTS_AT_ONCE: usize = 16;
-/// Followers that read journals at the same time.
+/// Followers that read journals at the same time, because they are behind.
 const READS_AT_ONCE: usize = 8;
+/// Runs whose last events are read at the same time, for all who have caught up.
+const TAILS_AT_ONCE: usize = 8;
 
 /// Kinds of work, each with places of its own.
 #[derive(Debug)]
@@ -20,6 +22,7 @@ pub(super) struct Desk {
     lines: Arc<Semaphore>,
     documents: Arc<Semaphore>,
     reads: Arc<Semaphore>,
+    tails: Arc<Semaphore>,
     /// The doctor looks through everything; one look at a time is enough.
     pub(super) doctor: Arc<Semaphore>,
 }
@@ -31,6 +34,7 @@ impl Default for Desk {
             lines: places(LINES_AT_ONCE),
             documents: places(DOCUMENTS_AT_ONCE),
             reads: places(READS_AT_ONCE),
+            tails: places(TAILS_AT_ONCE),
             doctor: places(1),
         }
     }
@@ -53,10 +57,18 @@ impl Desk {
         at(&self.documents, work).await
     }
 
-    /// Reads a piece of a journal, even if nobody waits for it any more.
+    /// Reads a piece of a journal for somebody who is behind.
     pub(super) fn read<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Reading<T> {
         let places = self.reads.clone();
         tokio::spawn(async move { at(&places, work).await })
+    }
+
+    /// Reads what was just appended to a journal, for all who have caught up.
+    pub(super) async fn tail<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, ApiError> {
+        at(&self.tails, work).await
     }
 }
 

@@ -52,9 +52,19 @@ impl Shared {
         Ok(self.is_due(Some(birth.begun_at)) && !self.is_leased(gate, session, run))
     }
 
-    /// The same for somebody who waits for a run that has said nothing, and that nobody ends: it may still be said.
+    /// Whether nobody will append to a run any more, whoever's it is. Another program's goes on while its session waits for
+    /// it, unless that turn is dead.
     pub(super) fn is_abandoned(&self, session: &SessionId, run: &RunId) -> Result<bool, StoreError> {
-        self.is_left(&self.gates.of(session), session, run)
+        let gate = self.gates.of(session);
+        if self.storage.birth(session, run)?.is_some() {
+            return self.is_left(&gate, session, run);
+        }
+        let read = match self.read(session) {
+            Err(StoreError::NotFound { .. }) => return Ok(true),
+            read => read?,
+        };
+        let is_awaited = read.session.active_run().as_deref() == Some(run.as_str());
+        Ok(!gate.is_held(run) && (!is_awaited || self.is_dead(&gate, &read.session)))
     }
 
     fn close(&self, gate: &Gate, session: &SessionId, run: &RunId) -> Result<Closing, StoreError> {

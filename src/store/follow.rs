@@ -146,10 +146,15 @@ impl Follow {
         Ok(())
     }
 
+    /// Whether nothing more will come, as far as the journal says, for somebody to whom [`Follow::poll`] had nothing to give.
+    pub fn is_silent(&mut self) -> Result<bool, StoreError> {
+        Ok(self.has_ended() || self.rest_is_silence()?)
+    }
+
     /// Whether nothing more will come, for somebody to whom [`Follow::poll`] had nothing to give. A run whose producer is
     /// gone is ended first, so that a last event may come after all, if this store may write.
     pub fn is_over(&mut self) -> Result<bool, StoreError> {
-        if self.has_ended() || self.rest_is_silence()? {
+        if self.is_silent()? {
             return Ok(true);
         }
         self.close_if_dead()?;
@@ -162,8 +167,13 @@ impl Follow {
         Ok(())
     }
 
-    /// Whether nobody will append to the run any more, as far as anybody knows, whether or not it was ended. One without
-    /// any event never is, because its journal may still arrive.
+    /// Whether nobody ever ends the run for those who wait: it has not said a word, and may still, or it is another
+    /// program's.
+    pub fn is_nobodys_to_end(&self) -> Result<bool, StoreError> {
+        Ok(self.read_to() == 0 || self.store.shared.storage.birth(&self.session, &self.run)?.is_none())
+    }
+
+    /// Whether nobody will append to the run any more, as far as anybody knows, whether or not it was ended.
     pub fn is_abandoned(&self) -> Result<bool, StoreError> {
         self.store.shared.is_abandoned(&self.session, &self.run)
     }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::ChunkWriter;
-use crate::http::stream::{Feed, Follower, Next};
+use crate::http::stream::{Feed, Follower, Next, Piece, broken_off};
 
 /// A run's chunks, as a feed. The follower begins at the run's first event: chunks mean nothing without those before.
 #[derive(Debug)]
@@ -22,11 +22,11 @@ impl ChatFeed {
 }
 
 impl Feed for ChatFeed {
-    async fn next(&mut self) -> Option<Bytes> {
+    async fn next(&mut self) -> Option<Piece> {
         let mut chunks = Vec::new();
         if !std::mem::replace(&mut self.has_begun, true) {
             self.writer.begin(&mut chunks);
-            return Some(Bytes::from(chunks));
+            return Some(Ok(Bytes::from(chunks)));
         }
         while chunks.is_empty() && !self.is_over {
             match self.follower.next().await {
@@ -34,13 +34,14 @@ impl Feed for ChatFeed {
                     frames.iter().for_each(|frame| self.writer.event(frame.name(), frame.payload(), &mut chunks));
                 }
                 Next::Gap { .. } => {}
-                // A reader that is left without an end would wait for ever, or take the part for the whole.
-                Next::Ahead { .. } | Next::CaughtUp | Next::End(_) | Next::Failed => {
+                Next::Ahead { .. } | Next::CaughtUp | Next::End(_) => {
                     self.is_over = true;
                     self.writer.end(&mut chunks);
                 }
+                // What is not the end must not look like one: the client comes back for it.
+                Next::Failed => return Some(broken_off()),
             }
         }
-        (!chunks.is_empty()).then(|| Bytes::from(chunks))
+        (!chunks.is_empty()).then(|| Ok(Bytes::from(chunks)))
     }
 }

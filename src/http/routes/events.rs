@@ -117,6 +117,7 @@ async fn lines(
 fn refuse_ahead(first: Next, after_seq: u64) -> Result<Next, ApiError> {
     match first {
         Next::Ahead { last_seq } => Err(ApiError::ahead(after_seq, last_seq)),
+        Next::Failed => Err(ApiError::broken("a journal could not be read")),
         first => Ok(first),
     }
 }

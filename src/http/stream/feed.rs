@@ -17,8 +17,17 @@ use crate::http::time::within;
 
 /// Something that comes in pieces.
 pub(in crate::http) trait Feed: Send + 'static {
-    /// The next piece; none at the end. Whoever stops waiting for it loses nothing.
-    fn next(&mut self) -> impl Future<Output = Option<Bytes>> + Send;
+    /// The next piece; none at the end, a failure where an end would look like one. Whoever stops waiting for it loses
+    /// nothing.
+    fn next(&mut self) -> impl Future<Output = Option<Piece>> + Send;
+}
+
+/// A piece of a feed, or why there is none.
+pub(in crate::http) type Piece = io::Result<Bytes>;
+
+/// What breaks a stream off, so that nobody takes the part for the whole.
+pub(in crate::http) fn broken_off() -> Piece {
+    Err(io::ErrorKind::ConnectionAborted.into())
 }
 
 /// Somebody who follows, counted for as long as this lives.
@@ -56,19 +65,18 @@ struct Stream<F> {
 }
 
 impl<F: Feed> Stream<F> {
-    async fn next(&mut self) -> Option<io::Result<Bytes>> {
+    async fn next(&mut self) -> Option<Piece> {
         if let Some(opening) = self.opening.take() {
             return Some(Ok(opening));
         }
-        let piece = tokio::select! {
+        tokio::select! {
             biased;
             () = closed(&mut self.closing) => match within(LAST_WORDS, self.feed.next()).await {
                 Some(piece) => piece,
-                None => return self.breaks_off.then(|| Err(io::ErrorKind::ConnectionAborted.into())),
+                None => self.breaks_off.then(broken_off),
             },
             piece = next_or_heartbeat(&mut self.feed, self.heartbeat) => piece,
-        };
-        piece.map(Ok)
+        }
     }
 }
 
@@ -78,9 +86,9 @@ pub(in crate::http) async fn closed(closing: &mut watch::Receiver<bool>) {
     let _ = closing.wait_for(|is_closing| *is_closing).await;
 }
 
-async fn next_or_heartbeat<F: Feed>(feed: &mut F, heartbeat: Option<Duration>) -> Option<Bytes> {
+async fn next_or_heartbeat<F: Feed>(feed: &mut F, heartbeat: Option<Duration>) -> Option<Piece> {
     match heartbeat {
-        Some(limit) => within(limit, feed.next()).await.unwrap_or(Some(HEARTBEAT)),
+        Some(limit) => within(limit, feed.next()).await.unwrap_or(Some(Ok(HEARTBEAT))),
         None => feed.next().await,
     }
 }

@@ -113,6 +113,10 @@ impl Follower {
         &self.tail
     }
 
+    pub(in crate::http) fn hub(&self) -> &Arc<Hub> {
+        &self.hub
+    }
+
     /// Takes what is there, and waits for no more.
     pub(in crate::http) fn stop_waiting(&mut self) {
         self.waits = Waits::No;
@@ -176,7 +180,7 @@ impl Follower {
 
     fn begin_reading(&mut self) {
         let (store, tail, after) = (self.hub.store().clone(), self.tail.clone(), After::Seq(self.last_seq));
-        let settles = self.waits == Waits::ForTheEnd;
+        let waits = self.waits;
         let stage = std::mem::replace(&mut self.stage, Stage::Failed);
         self.stage = Stage::Reading(self.hub.desk.read(move || {
             let mut follow = match stage {
@@ -184,15 +188,22 @@ impl Follower {
                 Stage::Unopened(place) => Box::new(store.follow_at(&tail.session, &tail.run, after, place)?),
                 _ => unreachable!("it is about to read"),
             };
-            let batch = read_batch(&mut follow, &tail.run)?;
-            let is_left = settles && batch.is_caught_up && !batch.is_over && follow.is_abandoned()?;
+            let batch = read_batch(&mut follow, &tail.run, waits != Waits::No)?;
+            let is_left = waits == Waits::ForTheEnd && batch.is_caught_up && !batch.is_over && follow.is_abandoned()?;
             Ok((batch, is_left, follow))
         }));
     }
 
     fn take_read(&mut self, read: Result<Result<Result<Read, StoreError>, ApiError>, JoinError>) -> Option<Next> {
         self.stage = Stage::Failed;
-        let Ok(Ok(Ok((batch, is_left, follow)))) = read else { return Some(Next::Failed) };
+        let (batch, is_left, follow) = match read {
+            Ok(Ok(Ok(read))) => read,
+            Ok(Ok(Err(error))) => {
+                tracing::warn!(session = %self.tail.session, run = %self.tail.run, %error, "a journal could not be read");
+                return Some(Next::Failed);
+            }
+            Ok(Err(_)) | Err(_) => return Some(Next::Failed),
+        };
         if batch.is_caught_up && batch.frames.is_empty() && follow.last_seq() < self.after_seq {
             return Some(Next::Ahead { last_seq: follow.last_seq() });
         }
@@ -247,10 +258,23 @@ impl Follower {
         Next::Gap { after_seq: self.last_seq }
     }
 
+    /// Whoever leaves is read nothing for.
+    fn stop_reading(&mut self) {
+        if let Stage::Reading(reading) = &self.stage {
+            reading.abort();
+        }
+    }
+
     fn note(&mut self, frames: &[Frame]) {
         for frame in frames {
             self.last_seq = frame.seq.unwrap_or(self.last_seq);
             self.last_end = frame.terminal.or(self.last_end);
         }
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        self.stop_reading();
     }
 }

@@ -115,6 +115,10 @@ impl Hub {
         self.metrics.follower_lag.observe(bytes);
     }
 
+    pub(in crate::http) fn note_snapshot(&self) {
+        self.metrics.snapshots.add(1);
+    }
+
     pub(in crate::http) fn note_gap(&self) {
         self.metrics.gaps.add(1);
     }

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::watch;
 
-use super::feed::{Feed, joined};
+use super::feed::{Feed, Piece, joined};
 use super::frame::notice;
 use crate::entropy::{SystemEntropy, uuid4};
 use crate::store::Change;
@@ -101,14 +101,14 @@ impl ListFeed {
 }
 
 impl Feed for ListFeed {
-    async fn next(&mut self) -> Option<Bytes> {
+    async fn next(&mut self) -> Option<Piece> {
         loop {
             self.news.mark_unchanged();
             match self.seen.and_then(|seen| self.tail.behind(seen)) {
-                None => return Some(self.snapshot()),
+                None => return Some(Ok(self.snapshot())),
                 Some((frames, last)) if !frames.is_empty() => {
                     self.seen = Some(last);
-                    return Some(joined(frames.iter()));
+                    return Some(Ok(joined(frames.iter())));
                 }
                 // The tail is held, and so is whoever tells.
                 Some(_) => drop(self.news.changed().await),

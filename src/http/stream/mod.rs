@@ -13,7 +13,9 @@ mod run;
 mod session;
 mod tail;
 
-pub(super) use feed::{Feed, FollowerCount, Manners, chunk_stream, closed, event_stream, plain_stream};
+pub(super) use feed::{
+    Feed, FollowerCount, Manners, Piece, broken_off, chunk_stream, closed, event_stream, plain_stream,
+};
 pub(super) use follower::{Follower, Next, Waits};
 pub(super) use hub::Hub;
 pub(super) use list::ListFeed;

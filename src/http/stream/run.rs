@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde_json::json;
 
-use super::feed::{Feed, joined};
+use super::feed::{Feed, Piece, broken_off, joined};
 use super::follower::{Follower, Next};
 use super::frame::{Frame, notice};
 use super::tail::Ended;
@@ -74,31 +74,42 @@ impl RunFeed {
     }
 
     fn start_over(&mut self, last_seq: u64) -> Bytes {
+        self.follower.hub().note_snapshot();
         self.follower.start_over();
         snapshot("ahead", Some(&self.follower.tail().run), Some(last_seq))
     }
 }
 
 impl Feed for RunFeed {
-    async fn next(&mut self) -> Option<Bytes> {
+    async fn next(&mut self) -> Option<Piece> {
         let run = self.follower.tail().run.clone();
         if let Some(reason) = self.unusable.take() {
-            return Some(snapshot(reason, Some(&run), None));
+            self.follower.hub().note_snapshot();
+            return Some(Ok(snapshot(reason, Some(&run), None)));
         }
         if self.is_over {
             return None;
         }
-        match self.follower.next().await {
-            Next::Frames(frames) => Some(events(&frames)),
-            Next::Gap { after_seq } => Some(gap(&run, after_seq)),
-            Next::Ahead { last_seq } => Some(self.start_over(last_seq)),
+        let said = match self.follower.next().await {
+            Next::Frames(frames) => events(&frames),
+            Next::Gap { after_seq } => gap(&run, after_seq),
+            Next::Ahead { last_seq } => self.start_over(last_seq),
             Next::End(ended) => {
                 self.is_over = true;
-                let goodbye = format!("retry: {RETRY_AFTER_END_MS}\n");
-                Some(Bytes::from([goodbye.as_bytes(), &end(&run, self.follower.last_seq(), ended)].concat()))
+                goodbye(ended, end(&run, self.follower.last_seq(), ended))
             }
-            Next::CaughtUp | Next::Failed => None,
-        }
+            // The reader comes back for the rest.
+            Next::CaughtUp | Next::Failed => return None,
+        };
+        Some(Ok(said))
+    }
+}
+
+/// A run that has ended for good is not to be asked for again.
+fn goodbye(ended: Ended, end: Bytes) -> Bytes {
+    match ended {
+        Ended::As(_) => Bytes::from([format!("retry: {RETRY_AFTER_END_MS}\n").as_bytes(), &end].concat()),
+        Ended::Gone => end,
     }
 }
 
@@ -117,16 +128,17 @@ impl LinesFeed {
 }
 
 impl Feed for LinesFeed {
-    async fn next(&mut self) -> Option<Bytes> {
+    async fn next(&mut self) -> Option<Piece> {
         loop {
             let next = match self.first.take() {
                 Some(first) => first,
                 None => self.follower.next().await,
             };
             match next {
-                Next::Frames(frames) => return Some(lines(&frames)),
+                Next::Frames(frames) => return Some(Ok(lines(&frames))),
                 Next::Gap { .. } => {}
-                Next::Ahead { .. } | Next::CaughtUp | Next::End(_) | Next::Failed => return None,
+                Next::Ahead { .. } | Next::CaughtUp | Next::End(_) => return None,
+                Next::Failed => return Some(broken_off()),
             }
         }
     }

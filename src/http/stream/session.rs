@@ -8,7 +8,7 @@ use serde_json::json;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
-use super::feed::Feed;
+use super::feed::{Feed, Piece};
 use super::follower::{Follower, Next, Waits};
 use super::frame::notice;
 use super::hub::{Hub, SessionNews};
@@ -199,6 +199,7 @@ impl SessionFeed {
             Next::Gap { after_seq } => Some(gap(&run, after_seq)),
             Next::Ahead { last_seq } => {
                 follower.start_over();
+                self.hub.note_snapshot();
                 Some(snapshot("ahead", Some(&run), Some(last_seq)))
             }
             Next::End(ended) => {
@@ -245,15 +246,17 @@ enum Step {
 }
 
 impl Feed for SessionFeed {
-    async fn next(&mut self) -> Option<Bytes> {
+    async fn next(&mut self) -> Option<Piece> {
         if let Some(reason) = self.unusable.take() {
-            return Some(snapshot(reason, None, None));
+            self.hub.note_snapshot();
+            return Some(Ok(snapshot(reason, None, None)));
         }
         while !self.is_over {
             self.hear_all();
             if self.is_deleted {
                 self.is_over = true;
-                return Some(notice("end", &json!({ "run_id": null, "last_seq": null, "state": "deleted" })));
+                let end = json!({ "run_id": null, "last_seq": null, "state": "deleted" });
+                return Some(Ok(notice("end", &end)));
             }
             if self.has_missed && self.catch_up_on_runs().await.is_err() {
                 return None;
@@ -267,7 +270,7 @@ impl Feed for SessionFeed {
                 }
             };
             if said.is_some() {
-                return said;
+                return said.map(Ok);
             }
         }
         None

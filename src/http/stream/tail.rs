@@ -98,8 +98,9 @@ pub(in crate::http) struct Batch {
     pub(in crate::http) is_over: bool,
 }
 
-/// Reads a bounded part of what is there. A run whose producer is gone is ended, if this is the end of it.
-pub(in crate::http) fn read_batch(follow: &mut Follow, run: &RunId) -> Result<Batch, StoreError> {
+/// Reads a bounded part of what is there. For those who wait, a run whose producer is gone is ended, if this is the end
+/// of it.
+pub(in crate::http) fn read_batch(follow: &mut Follow, run: &RunId, waits: bool) -> Result<Batch, StoreError> {
     let (mut frames, mut bytes) = (Vec::new(), 0);
     loop {
         while frames.len() < BATCH_EVENTS_MAX && bytes < BATCH_BYTES_MAX {
@@ -110,11 +111,11 @@ pub(in crate::http) fn read_batch(follow: &mut Follow, run: &RunId) -> Result<Ba
         }
         if let Some(last) = frames.last() {
             let is_caught_up = frames.len() < BATCH_EVENTS_MAX && bytes < BATCH_BYTES_MAX;
-            let is_over = is_caught_up && last.terminal.is_some() && follow.is_over()?;
+            let is_over = is_caught_up && last.terminal.is_some() && follow.is_silent()?;
             return Ok(Batch { frames, is_caught_up, is_over });
         }
         let read_to = follow.read_to();
-        let is_over = follow.is_over()? || (read_to == 0 && follow.is_abandoned()?);
+        let is_over = if waits { is_over(follow)? } else { follow.is_silent()? };
         // Whoever looked may just have ended it.
         if let Some(event) = follow.poll()? {
             let frame = Frame::new(run, &event);
@@ -126,6 +127,12 @@ pub(in crate::http) fn read_batch(follow: &mut Follow, run: &RunId) -> Result<Ba
             return Ok(Batch { frames, is_caught_up: true, is_over });
         }
     }
+}
+
+/// Whether nothing more will come. What nobody may end, because it is another program's or has not said a word, is over
+/// when nobody will go on with it.
+fn is_over(follow: &mut Follow) -> Result<bool, StoreError> {
+    Ok(follow.is_over()? || (follow.is_nobodys_to_end()? && follow.is_abandoned()?))
 }
 
 impl Tail {
@@ -144,16 +151,17 @@ impl Tail {
         self.bell.notify_one();
     }
 
-    /// Whether nobody can join it any more, because its journal could not be read.
+    /// Whether whoever comes now needs another one: its journal could not be read, or it was left for dead.
     pub(super) fn is_spent(&self) -> bool {
-        self.ring.lock().has_failed
+        let ring = self.ring.lock();
+        ring.has_failed || ring.ended == Some(Ended::Gone)
     }
 
     pub(in crate::http) fn subscribe(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
     }
 
-    /// The place behind an event that the ring still has, and whether the number is beyond everything that is there.
+    /// The place behind an event that the ring still has.
     pub(in crate::http) fn place_behind(&self, seq: u64) -> Option<u64> {
         let ring = self.ring.lock();
         if !ring.has_reader || ring.has_failed {
@@ -300,7 +308,7 @@ impl Pump {
 
     async fn read(&self, mut follow: Follow) -> Option<(Result<Batch, StoreError>, Follow)> {
         let run = self.run.clone();
-        self.desk.read(move || (read_batch(&mut follow, &run), follow)).await.ok()?.ok()
+        self.desk.tail(move || (read_batch(&mut follow, &run, true), follow)).await.ok()
     }
 
     /// Waits for the bell, or as long as it is trusted. Gives how long it has been silent.
