@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use tokio::sync::Semaphore;
 
 use super::error::ApiError;
@@ -15,6 +16,9 @@ const DOCUMENTS_AT_ONCE: usize = 16;
 const READS_AT_ONCE: usize = 8;
 /// Runs whose last events are read at the same time, for all who have caught up.
 const TAILS_AT_ONCE: usize = 8;
+
+/// Bytes of a body that nobody waits for while it is read.
+const SMALL_BYTES_MAX: usize = 64 * 1024;
 
 /// Kinds of work, each with places of its own.
 #[derive(Debug)]
@@ -41,6 +45,18 @@ impl Default for Desk {
 }
 
 impl Desk {
+    /// Makes something of a body: here and now if it is a small one.
+    pub(super) async fn parse<T: Send + 'static>(
+        &self,
+        body: Bytes,
+        parse: impl FnOnce(&[u8]) -> T + Send + 'static,
+    ) -> Result<T, ApiError> {
+        match body.len() <= SMALL_BYTES_MAX {
+            true => Ok(parse(&body)),
+            false => at(&self.lines, move || parse(&body)).await,
+        }
+    }
+
     /// Appends something.
     pub(super) async fn line<T: Send + 'static>(
         &self,

@@ -71,13 +71,13 @@ impl<T: DeserializeOwned> FromRequestParts<SharedApp> for Asked<T> {
 #[derive(Debug)]
 pub(super) struct Sent<T>(pub(super) T);
 
-impl<T: DeserializeOwned> FromRequest<SharedApp> for Sent<T> {
+impl<T: DeserializeOwned + Send + 'static> FromRequest<SharedApp> for Sent<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, app: &SharedApp) -> Result<Self, ApiError> {
         expect_json(request.headers())?;
         let body = read_body(request, app).await?;
-        let sent = serde_json::from_slice(&body);
+        let sent = app.desk.parse(body, |body| serde_json::from_slice(body)).await?;
         sent.map(Sent).map_err(|cause| ApiError::invalid(format!("the body cannot be used: {cause}")))
     }
 }

@@ -6,7 +6,7 @@ use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 
-use super::runs::start;
+use super::runs::{expect_runner, start};
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::http::app::SharedApp;
 use crate::http::chat::{ChatFeed, ChatRequest, InvalidChat};
@@ -39,12 +39,12 @@ const TITLE_CHARS_MAX: usize = 60;
 pub(super) async fn begin(State(app): State<SharedApp>, request: Request) -> Result<Response, ApiError> {
     expect_json(request.headers())?;
     let body = read_body(request, &app).await?;
-    let text = std::str::from_utf8(&body).map_err(|cause| ApiError::invalid(cause.to_string()))?;
-    let asked = ChatRequest::parse(text).map_err(refusal)?;
+    let asked = app.desk.parse(body, parse).await??;
     let session = SessionId::parse(&asked.session).map_err(StoreError::from)?;
     if app.is_draining() {
         return Err(ApiError::draining());
     }
+    expect_runner(&app, asked.runner.as_deref())?;
     let (store, id, message) = (app.store.clone(), session.clone(), asked.message.clone());
     app.desk.document(move || create_missing(&store, &id, &message)).await??;
     let turn =
@@ -52,6 +52,11 @@ pub(super) async fn begin(State(app): State<SharedApp>, request: Request) -> Res
     let run = start(&app, &session, turn, asked.runner.as_deref()).await?;
     tracing::info!(%session, %run, "a run has begun for a chat");
     Ok(stream(&app, &session, &run))
+}
+
+fn parse(body: &[u8]) -> Result<ChatRequest, ApiError> {
+    let text = std::str::from_utf8(body).map_err(|cause| ApiError::invalid(cause.to_string()))?;
+    ChatRequest::parse(text).map_err(refusal)
 }
 
 fn refusal(error: InvalidChat) -> ApiError {

@@ -1,5 +1,6 @@
 //! The routes: one file for each kind of thing. Each says what it answers, and the API's description is made of that.
 
+mod append;
 mod chat;
 mod events;
 mod operations;
@@ -53,7 +54,7 @@ pub(super) fn router(app: &SharedApp) -> Router {
         .routes(routes!(sessions::read, sessions::change, sessions::delete))
         .routes(routes!(sessions::events))
         .routes(routes!(runs::begin))
-        .routes(routes!(runs::append, events::read))
+        .routes(routes!(append::append, events::read))
         .routes(routes!(runs::stop))
         .routes(routes!(events::list))
         .routes(routes!(chat::begin))

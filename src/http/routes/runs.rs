@@ -1,4 +1,4 @@
-//! Runs: begun with a runner of the server or by a producer outside, appended to, stopped.
+//! Runs: begun with a runner of the server or by a producer outside, and stopped.
 
 use axum::Json;
 use axum::extract::State;
@@ -6,21 +6,17 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use tokio::sync::oneshot;
-use utoipa::{IntoParams, ToSchema};
+use utoipa::ToSchema;
 
 use super::sessions::missing;
-use crate::clock::Stopwatch;
 use crate::http::app::{App, SharedApp};
-use crate::http::describe::{InRun, InSession, NewEvent};
+use crate::http::describe::{InRun, InSession};
 use crate::http::error::{ApiError, ErrorBody};
-use crate::http::request::{Asked, OfRun, OfSession, Sent, SentLines};
-use crate::journal::{AppendError, Appended, ReadOptions};
+use crate::http::request::{OfRun, OfSession, Sent};
 use crate::limits::LEASE_SECONDS_MAX;
-use crate::model::{Event, RunId, SessionId};
+use crate::model::{RunId, SessionId};
 use crate::run::StartError;
-use crate::storage::Durability;
-use crate::store::{Outcome, Run, Store, StoreError, UserTurn};
+use crate::store::{StoreError, UserTurn};
 
 /// What the runner is called that the server is configured to ask where nobody is named.
 const USUAL_RUNNER: &str = "default";
@@ -52,39 +48,12 @@ pub(super) struct Begun {
     run_id: String,
 }
 
-/// Events that were taken.
-#[derive(Debug, Serialize, ToSchema)]
-pub(super) struct Taken {
-    /// The number of the last of them; of the run's last event if there was none.
-    last_seq: u64,
-}
-
 /// A run that has ended.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Stopped {
     run_id: String,
     /// Whether this ended it; it had ended before if not.
     stopped: bool,
-}
-
-#[derive(Debug, Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-pub(super) struct AppendAsked {
-    /// How lasting the events are before this answers; as the server is configured if it is not said.
-    #[param(inline)]
-    durability: Option<Lasting>,
-    /// The number that the first line is to get. The same lines with the same number are taken once.
-    #[param(minimum = 0)]
-    expect_seq: Option<u64>,
-}
-
-#[derive(Debug, Clone, Copy, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-enum Lasting {
-    /// They survive the death of the server.
-    Buffered,
-    /// They survive a power cut.
-    Durable,
 }
 
 /// Begins a turn. The message is durable when this answers.
@@ -166,6 +135,21 @@ async fn repeated(
     Ok(run.filter(is_same))
 }
 
+fn is_configured(app: &App, runner: &str) -> bool {
+    app.supervisor.runners().names().any(|known| known == runner)
+}
+
+/// Refuses a name that no runner has. A caller who cannot know the names asks for whoever usually answers.
+pub(super) fn expect_runner(app: &App, runner: Option<&str>) -> Result<(), ApiError> {
+    match runner.filter(|name| *name != USUAL_RUNNER && !is_configured(app, name)) {
+        None => Ok(()),
+        Some(name) => {
+            let known = app.supervisor.runners().names().collect::<Vec<_>>().join(", ");
+            Err(StartError::UnknownRunner { name: name.to_owned(), known }.into())
+        }
+    }
+}
+
 /// Lets a runner of the server answer.
 pub(super) async fn start(
     app: &App,
@@ -173,9 +157,7 @@ pub(super) async fn start(
     turn: UserTurn,
     runner: Option<&str>,
 ) -> Result<RunId, ApiError> {
-    // A caller who cannot know the names of this server's runners asks for whoever usually answers.
-    let is_usual = |name: &&str| *name == USUAL_RUNNER && !app.supervisor.runners().names().any(|known| known == *name);
-    let runner = runner.filter(|name| !is_usual(name));
+    let runner = runner.filter(|name| *name != USUAL_RUNNER || is_configured(app, name));
     match app.supervisor.start(session, turn, runner).await {
         Ok(started) => Ok(started.run().clone()),
         Err(StartError::Store(error)) => Err(missing(error)),
@@ -191,172 +173,6 @@ async fn begin_outside(app: &App, session: &SessionId, turn: UserTurn) -> Result
     let run = app.desk.document(move || store.begin_run(&session, turn)).await?.map_err(missing)?;
     app.producers.add(&run);
     Ok(run.id().clone())
-}
-
-/// Appends events, all of them or none; without any, says that the producer is alive.
-#[utoipa::path(
-    post, path = "/v1/sessions/{sid}/runs/{rid}/events", operation_id = "append_events", tag = "runs",
-    request_body(content = Vec<NewEvent>, content_type = "application/x-ndjson",
-                 description = "JSON lines: each item of the array is a line of its own."),
-    params(InRun, AppendAsked),
-    responses(
-        (status = 200, description = "They were taken, as lasting as asked for.", body = Taken,
-         links(
-            ("read" = (operation_id = "read_events", parameters(("sid" = "$request.path.sid"), ("rid" = "$request.path.rid")))),
-            ("append" = (operation_id = "append_events", parameters(("sid" = "$request.path.sid"), ("rid" = "$request.path.rid")))),
-            ("stop" = (operation_id = "stop_run", parameters(("sid" = "$request.path.sid"), ("rid" = "$request.path.rid")))),
-         )),
-        (status = 400, description = "A line is no event.", body = ErrorBody),
-        (status = 404, description = "There is no such run.", body = ErrorBody),
-        (status = 409, description = "The run has ended, or has other events at these numbers.", body = ErrorBody),
-        (status = "4XX", description = "Refused.", body = ErrorBody),
-        (status = "5XX", description = "Failed.", body = ErrorBody),
-    )
-)]
-pub(super) async fn append(
-    State(app): State<SharedApp>,
-    OfRun(session, run): OfRun,
-    Asked(asked): Asked<AppendAsked>,
-    SentLines(body): SentLines,
-) -> Result<Json<Taken>, ApiError> {
-    let watch = Stopwatch::start();
-    let durability = match asked.durability {
-        None => app.store.durability(),
-        Some(Lasting::Buffered) => Durability::Buffered,
-        Some(Lasting::Durable) => Durability::Durable,
-    };
-    let events = parse_lines(&body)?;
-    // It is held by whoever does the work: a caller who leaves meanwhile comes back with the same lines.
-    let turn = app.producers.turn(&session, &run).await;
-    let producer = app.producer(&session, &run).await?;
-    let (store, handle) = (app.store.clone(), producer.clone());
-    let taken = app.desk.line(move || {
-        let taken = take(&store, &handle, &events, durability, asked.expect_seq);
-        drop(turn);
-        taken
-    });
-    let taken = taken.await?;
-    if producer.is_sealed() || taken.is_err() {
-        app.producers.forget(&session, &run);
-    }
-    if taken.as_ref().is_err_and(|error| error.is("fenced")) {
-        // Perhaps because there is nothing left to append to.
-        app.producer(&session, &run).await?;
-    }
-    app.hub.ring(&session, &run);
-    let last_seq = settled(taken?).await?;
-    app.metrics.appended(watch.elapsed());
-    Ok(Json(Taken { last_seq }))
-}
-
-/// Events that are appended, and perhaps not yet as lasting as they should be.
-enum Accepted {
-    Now(Appended),
-    /// They were there before.
-    Before(u64),
-}
-
-fn parse_lines(body: &[u8]) -> Result<Vec<Event>, ApiError> {
-    let bad = |at: usize, reason: &str| {
-        ApiError::invalid(format!("line {} was not appended, and neither were the others: {reason}", at + 1))
-    };
-    let mut events = Vec::new();
-    for (at, line) in body.split(|byte| *byte == b'\n').enumerate() {
-        let text = std::str::from_utf8(line).map_err(|cause| bad(at, &cause.to_string()))?;
-        if !text.trim().is_empty() {
-            events.push(Event::parse(text).map_err(|cause| bad(at, &cause.to_string()))?);
-        }
-    }
-    Ok(events)
-}
-
-/// Appends what is not there yet. Nobody else appends to the run meanwhile.
-fn take(
-    store: &Store,
-    run: &Run,
-    events: &[Event],
-    durability: Durability,
-    expect_seq: Option<u64>,
-) -> Result<Accepted, ApiError> {
-    run.renew_lease();
-    let there = match expect_seq {
-        Some(expected) => already_there(store, run, events, expected.max(1), durability)?,
-        None => 0,
-    };
-    let rest = &events[there..];
-    if rest.is_empty() {
-        let last_seq = match expect_seq.filter(|_| !events.is_empty()) {
-            Some(expected) => expected.max(1) + events.len() as u64 - 1,
-            None => run.last_seq(),
-        };
-        return settle_end(run, events).map(|()| Accepted::Before(last_seq));
-    }
-    Ok(Accepted::Now(run.append_all(rest, durability)?))
-}
-
-/// How many of these events are in the run already, at the numbers where they are expected. A conflict if others are.
-fn already_there(
-    store: &Store,
-    run: &Run,
-    events: &[Event],
-    expected: u64,
-    durability: Durability,
-) -> Result<usize, ApiError> {
-    let last_seq = run.last_seq();
-    if expected > last_seq {
-        return if expected == last_seq + 1 { Ok(0) } else { Err(conflict(run, events, expected, last_seq)) };
-    }
-    if events.is_empty() {
-        return Ok(0);
-    }
-    // Whoever repeats does not know how lasting the first try was, and what is not durable yet may not be shown.
-    if durability == Durability::Durable || store.durability() == Durability::Durable {
-        store.commit()?;
-    }
-    let max_seq = expected + events.len() as u64 - 1;
-    let there = store.read_events(run.session(), run.id(), ReadOptions { after_seq: expected - 1, max_seq })?.events;
-    let is_same = there.len() as u64 == (last_seq.min(max_seq) + 1 - expected)
-        && there
-            .iter()
-            .zip(events)
-            .all(|(there, event)| there.name == event.name() && there.payload() == event.payload());
-    if is_same { Ok(there.len()) } else { Err(conflict(run, events, expected, last_seq)) }
-}
-
-/// Events cannot get the numbers that they are expected to get. In a run that has ended they can get none.
-fn conflict(run: &Run, events: &[Event], expected: u64, last_seq: u64) -> ApiError {
-    if !run.is_sealed() {
-        return ApiError::seq_conflict(expected, last_seq);
-    }
-    let event = events.first().map_or("event", Event::name);
-    let sealed = AppendError::Sealed { run: run.id().clone(), event: event.into() };
-    ApiError::from(StoreError::Append(sealed)).behind(last_seq)
-}
-
-/// A repeat of the end makes sure that the answer is saved, too.
-fn settle_end(run: &Run, events: &[Event]) -> Result<(), ApiError> {
-    if !events.iter().any(|event| event.terminal_state().is_some()) {
-        return Ok(());
-    }
-    match run.finish(Outcome::Completed) {
-        Err(StoreError::Append(AppendError::Sealed { .. })) => Ok(()),
-        settled => Ok(settled.map(drop)?),
-    }
-}
-
-/// Waits until what was appended is as lasting as it should be, without keeping a thread.
-async fn settled(accepted: Accepted) -> Result<u64, ApiError> {
-    let appended = match accepted {
-        Accepted::Before(last_seq) => return Ok(last_seq),
-        Accepted::Now(appended) => appended,
-    };
-    let last_seq = appended.last_seq;
-    let (tell, told) = oneshot::channel();
-    appended.on_durable(move |outcome| drop(tell.send(outcome)));
-    match told.await {
-        Ok(outcome) => Ok(outcome.map(|_| last_seq)?),
-        Err(_) => Err(ApiError::broken("nobody said whether an append became durable")),
-    }
 }
 
 /// Stops a run, whoever produces it. What had arrived is kept.
