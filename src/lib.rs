@@ -37,6 +37,6 @@ pub use recovery::RecoveryOptions;
 pub use sidecar::{SaveIntent, SaveOptions, SidecarError};
 pub use storage::{CommitOptions, Durability, Durable, Finding, StorageError, Ticket};
 pub use store::{
-    After, Change, Follow, Freshness, KeptAlive, Listed, NewSession, Options, Outcome, Page, Run, Store, StoreError,
-    UserTurn,
+    After, Again, Change, Follow, Freshness, KeptAlive, Listed, NewSession, Options, Outcome, Page, Run, Store,
+    StoreError, UserTurn,
 };

@@ -55,6 +55,12 @@ pub enum StoreError {
         /// The run.
         run: RunId,
     },
+    /// A question that is to be answered anew is another one.
+    #[error("session {session} has another question there: read it again")]
+    NotAsked {
+        /// The session.
+        session: SessionId,
+    },
     /// Another run of this session has not ended.
     #[error("session {session} is busy with run {run}: wait until it ends, or end it")]
     RunInProgress {
@@ -131,7 +137,7 @@ impl StoreError {
             | StoreError::BadLease { .. }
             | StoreError::Append(AppendError::Invalid(_)) => "invalid_argument",
             StoreError::RunInProgress { .. } => "run_in_progress",
-            StoreError::RunNotFolded { .. } => "refused",
+            StoreError::RunNotFolded { .. } | StoreError::NotAsked { .. } => "refused",
             StoreError::WrongShape { .. } => "wrong_shape",
             StoreError::Append(AppendError::Sealed { .. }) => "sealed",
             StoreError::Sidecar(error) => sidecar_code(error),

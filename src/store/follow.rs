@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::close::Closing;
+use super::gates::Gate;
 use super::{Store, StoreError};
 use crate::format::Record;
 use crate::journal::{Attached, Bell, JournalEvent, JournalReader};
@@ -27,6 +28,7 @@ pub struct Follow {
     store: Store,
     session: SessionId,
     run: RunId,
+    gate: Arc<Gate>,
     reader: Option<JournalReader>,
     /// Where it goes on reading if it has let go of its file.
     resting_at: Option<u64>,
@@ -63,6 +65,7 @@ impl Store {
         }
         Ok(Follow {
             store: self.clone(),
+            gate: self.shared.gates.of(session),
             session: session.clone(),
             run: run.clone(),
             reader,
@@ -87,6 +90,11 @@ impl Follow {
         let Some(reader) = &mut self.reader else { return Ok(None) };
         while let Some(record) = reader.next_whole(extent)? {
             let Record::Event(event) = record else { continue };
+            if extent == u64::MAX && self.store.shared.is_hidden(&self.gate, &self.run, event.offset) {
+                // Somebody has opened the run meanwhile, and this was not to be seen yet.
+                self.resting_at = Some(event.offset);
+                return Ok(None);
+            }
             self.seal = self.seal.after_found(&event);
             if event.is_terminal() {
                 self.ending = TerminalState::of(&event.name, event.payload.unwrap_or_default()).or(self.ending);
@@ -190,7 +198,7 @@ impl Follow {
 
     /// How far may be looked. Behind what this process has shown there may be lines that it takes back.
     fn visible_extent(&mut self) -> u64 {
-        let open = self.store.shared.gates.of(&self.session).open_run(&self.run);
+        let open = self.gate.open_run(&self.run);
         let attached = self.attached.take();
         self.attached = open.map(|open| match attached {
             Some(attached) if open.is_followed_by(&attached) => attached,

@@ -20,10 +20,13 @@ mod settle;
 use std::path::Path;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+
+pub use self::again::Again;
 pub use self::error::StoreError;
 pub use self::follow::{After, Follow};
-use self::gates::Gates;
 pub use self::gates::KeptAlive;
+use self::gates::{Gate, Gates};
 pub use self::list::{Listed, Page};
 pub use self::news::Change;
 use self::news::News;
@@ -35,7 +38,7 @@ use crate::cache::Cache;
 use crate::clock::{Clock, Timestamp};
 use crate::entropy::Entropy;
 use crate::index::Index;
-use crate::journal::Shelf;
+use crate::journal::{RunJournal, Shelf};
 use crate::meter::Meter;
 use crate::storage::{
     Durability, FileStorage, FilesOptions, Finding, Holder, Mode, OsDisk, Purpose, SharedDisk, Storage,
@@ -58,6 +61,8 @@ struct Shared {
     cache: Cache<Cached, StoreError>,
     index: Index,
     news: News,
+    /// Runs with events that could not be made durable, and their gates.
+    unsettled: Mutex<Vec<(Arc<Gate>, Arc<RunJournal>)>>,
     /// When this process took the directory over: turns that began before have no producer here.
     began_at: Timestamp,
     options: Options,
@@ -128,9 +133,21 @@ impl Store {
         let (gates, shelf) = (Gates::new(clock.clone()), Arc::new(Shelf::new(options.open_journals_max)));
         let (cache, began_at) = (Cache::new(options.cache), clock.now());
         let index = Index::new(storage.clone(), clock.clone());
-        let news = News::default();
+        let (news, unsettled) = (News::default(), Mutex::default());
         Store {
-            shared: Arc::new(Shared { storage, clock, entropy, gates, shelf, cache, index, news, began_at, options }),
+            shared: Arc::new(Shared {
+                storage,
+                clock,
+                entropy,
+                gates,
+                shelf,
+                cache,
+                index,
+                news,
+                unsettled,
+                began_at,
+                options,
+            }),
         }
     }
 

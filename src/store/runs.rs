@@ -3,7 +3,7 @@
 use std::slice;
 use std::sync::Arc;
 
-use super::again::make_room;
+use super::again::{Again, Room, make_room};
 use super::gates::Gate;
 use super::sessions::check_length;
 use super::{Change, Shared, Store, StoreError};
@@ -30,9 +30,9 @@ pub struct UserTurn {
     pub source: Option<String>,
     /// For how long after its last append an outside producer counts as alive.
     pub lease_seconds: Option<f64>,
-    /// Whether it is to be answered anew if it is the last question there: it and what answered it leave the transcript
-    /// with the save that begins this turn. The version with them is kept.
-    pub again: bool,
+    /// Whether it was asked before and is to be answered anew: it and everything behind it leave the transcript with the
+    /// save that begins this turn. The version with them is kept.
+    pub again: Option<Again>,
 }
 
 impl UserTurn {
@@ -182,11 +182,29 @@ impl Run {
 
     /// Appends events with one write. If one cannot be taken, none is. Only the last may end the run, or a `done` with
     /// its `stream_end` behind it.
+    ///
+    /// A store that is told to be durable shows nothing before it is: there a buffered append returns at once too, and is
+    /// shown when it is durable.
     pub fn append_all(&self, events: &[Event], durability: Durability) -> Result<Appended, StoreError> {
-        if events.iter().all(|event| event.terminal_state().is_none()) {
-            return Ok(self.journal.append(events, durability)?);
+        if events.iter().any(|event| event.terminal_state().is_some()) {
+            return self.append_end(events);
         }
-        self.append_end(events)
+        match self.shared.options.durability {
+            Durability::Buffered => Ok(self.journal.append(events, durability)?),
+            Durability::Durable => self.append_to_durable(events),
+        }
+    }
+
+    fn append_to_durable(&self, events: &[Event]) -> Result<Appended, StoreError> {
+        let appended = self.journal.append(events, Durability::Durable)?;
+        let (shared, gate, journal) = (Arc::downgrade(&self.shared), self.gate.clone(), self.journal.clone());
+        appended.ticket.when_settled(move |is_durable| {
+            // What is not durable stays hidden for as long as the store is open, and only its journal knows how much that is.
+            if let Some(shared) = shared.upgrade().filter(|_| !is_durable) {
+                shared.unsettled.lock().push((gate, journal));
+            }
+        });
+        Ok(appended)
     }
 
     /// Says that the producer is alive although it has nothing to append. Only a producer with a lease needs to.
@@ -241,10 +259,9 @@ impl Store {
         }
         let now = shared.clock.now();
         let birth = Birth { begun_at: now.seconds(), lease_seconds: turn.lease_seconds };
+        let intent = shared.make_room(&mut document, &turn)?;
         let opened = shared.storage.create_journal(session, &run, &birth)?;
-        let is_again = turn.again && shared.make_room(&mut document, &turn.message)?;
         document.set_pending(&run, &pending, now);
-        let intent = if is_again { SaveIntent::Shrink } else { SaveIntent::Keep };
         shared.save(&document, SaveOptions { intent, ..SaveOptions::default() })?;
         let journal = shared.new_journal(session, &run, opened);
         gate.note_run(&journal);
@@ -363,6 +380,12 @@ impl Shared {
         open.map(|journal| journal.shown_extent())
     }
 
+    /// Whether what stands at this place of a run's journal is not to be shown yet, because somebody writes it just now.
+    pub(super) fn is_hidden(&self, gate: &Gate, run: &RunId, offset: u64) -> bool {
+        let is_durable = self.options.durability == Durability::Durable;
+        is_durable && gate.open_run(run).is_some_and(|journal| offset >= journal.shown_extent())
+    }
+
     /// The journal of a run, the one that is open if there is one: a journal has one writer.
     pub(super) fn open_journal(
         &self,
@@ -415,9 +438,16 @@ impl Shared {
         self.read(session).map(|read| (*read.session).clone())
     }
 
-    fn make_room(&self, session: &mut Session, question: &str) -> Result<bool, StoreError> {
-        let made = make_room(session, question);
-        made.map_err(|source| StoreError::WrongShape { session: session.id().clone(), source })
+    /// Takes out what is to be answered anew, and says what the save that begins the turn means to do.
+    fn make_room(&self, session: &mut Session, turn: &UserTurn) -> Result<SaveIntent, StoreError> {
+        let Some(again) = turn.again else { return Ok(SaveIntent::Keep) };
+        let id = session.id().clone();
+        let room = make_room(session, &turn.message, again);
+        match room.map_err(|source| StoreError::WrongShape { session: id.clone(), source })? {
+            Room::Made => Ok(SaveIntent::Shrink),
+            Room::NotNeeded => Ok(SaveIntent::Keep),
+            Room::NotThere => Err(StoreError::NotAsked { session: id }),
+        }
     }
 
     /// A prompt that no run was ever begun for stays in the transcript when the next one comes.

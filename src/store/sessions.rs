@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use super::gates::Gate;
 use super::read::Cached;
 use super::{Change, Shared, Store, StoreError};
 use crate::clock::Stopwatch;
 use crate::limits::MESSAGE_BYTES_MAX;
-use crate::model::{Session, SessionId, Summary};
+use crate::model::{Revision, Session, SessionId, Summary};
 use crate::sidecar::{self, SaveOptions, SidecarError};
 
 /// A session to be created.
@@ -94,6 +95,28 @@ impl Store {
         self.shared.save(&session, options).map(|saved| saved.session.clone())
     }
 
+    /// The same, if the session is still of a revision that will do; nothing if it is not.
+    pub fn update_if(
+        &self,
+        id: &SessionId,
+        options: SaveOptions,
+        will_do: impl FnOnce(Option<&Revision>) -> bool,
+        change: impl FnOnce(&mut Session),
+    ) -> Result<Option<Arc<Session>>, StoreError> {
+        let gate = self.shared.gates.of(id);
+        let _alone = gate.document.lock();
+        let mut session = (*self.shared.read(id)?.session).clone();
+        if !will_do(session.revision()) {
+            return Ok(None);
+        }
+        change(&mut session);
+        match self.shared.save(&session, options) {
+            // Somebody outside was faster.
+            Err(StoreError::Sidecar(SidecarError::Conflict { .. })) => Ok(None),
+            saved => saved.map(|saved| Some(saved.session.clone())),
+        }
+    }
+
     /// Saves a session that was read before. A conflict if somebody changed it since.
     pub fn save(&self, session: &Session, options: SaveOptions) -> Result<Arc<Session>, StoreError> {
         let gate = self.shared.gates.of(session.id());
@@ -105,6 +128,24 @@ impl Store {
     pub fn delete(&self, id: &SessionId) -> Result<(), StoreError> {
         let gate = self.shared.gates.of(id);
         let _alone = gate.document.lock();
+        self.delete_alone(&gate, id)
+    }
+
+    /// The same, if the session is still of a revision that will do. `false` if it is not.
+    pub fn delete_if(
+        &self,
+        id: &SessionId,
+        will_do: impl FnOnce(Option<&Revision>) -> bool,
+    ) -> Result<bool, StoreError> {
+        let gate = self.shared.gates.of(id);
+        let _alone = gate.document.lock();
+        match will_do(self.metadata(id)?.revision()) {
+            true => self.delete_alone(&gate, id).map(|()| true),
+            false => Ok(false),
+        }
+    }
+
+    fn delete_alone(&self, gate: &Gate, id: &SessionId) -> Result<(), StoreError> {
         let runs = gate.open_runs();
         let deleted = self.shared.storage.delete_session(id);
         // Only now: whoever read it meanwhile has put it there again.

@@ -3,7 +3,7 @@
 
 use lastword::storage::Disk;
 use lastword::storage::sim::SimDisk;
-use lastword::{List, RunId, Store, StoreError, UserTurn};
+use lastword::{Again, List, RunId, Store, StoreError, UserTurn};
 
 use crate::machine::{ended, id, open, operations_of, prepared};
 use crate::told::Told;
@@ -22,7 +22,7 @@ fn last_question(store: &Store) -> String {
 
 fn ask_again(store: &Store, _: &mut Told) -> Result<(), StoreError> {
     let question = last_question(store);
-    let turn = UserTurn { again: true, ..UserTurn::text(&question).with_run(RunId::parse("r3").unwrap()) };
+    let turn = UserTurn { again: Some(Again::Last), ..UserTurn::text(&question).with_run(RunId::parse("r3").unwrap()) };
     store.begin_run(&id(), turn).map(drop)
 }
 

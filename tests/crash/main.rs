@@ -13,6 +13,7 @@ mod ledger;
 mod machine;
 mod recovery;
 mod replay;
+mod shown;
 mod streams;
 mod told;
 mod verdict;

@@ -137,6 +137,49 @@ fn a_question_that_is_asked_again_is_there_once_and_its_old_answer_is_kept() {
     );
 }
 
+fn said(text: &str) -> Value {
+    json!({ "id": "a", "role": "assistant", "parts": [{ "type": "text", "text": text }] })
+}
+
+#[test]
+fn an_earlier_question_is_asked_again_at_its_place_and_the_model_forgets_what_followed() {
+    let house = quick();
+    for text in ["go on", "go on", "third"] {
+        house.post("/api/chat", json!({ "id": "c", "messages": [user(text)] })).expect(200);
+    }
+    let session = lastword::SessionId::parse("c").unwrap();
+    let context = ["go on", "A1", "go on", "A2", "third", "A3"];
+    let change = |session: &mut lastword::Session| {
+        for (at, text) in context.iter().enumerate() {
+            let role = if at % 2 == 0 { "user" } else { "assistant" };
+            let item = json!({ "role": role, "content": text }).to_string();
+            session.push_item(lastword::List::ContextMessages, &item).unwrap();
+        }
+    };
+    house.store.update(&session, lastword::SaveOptions::default(), change).unwrap();
+    let regenerate = |messages: Value| {
+        house.post("/api/chat", json!({ "id": "c", "messages": messages, "trigger": "regenerate-message" }))
+    };
+    // The client has another question there.
+    assert_eq!(regenerate(json!([user("x"), said("y"), user("third")])).expect(409).code(), "refused");
+    assert_eq!(
+        house.get("/v1/sessions/c").json()["messages"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|row| row["role"] == "user")
+            .count(),
+        3
+    );
+    regenerate(json!([user("go on"), said("y"), user("go on")])).expect(200);
+    let read = house.get("/v1/sessions/c").json();
+    let questions = read["messages"].as_array().unwrap().iter().filter(|row| row["role"] == "user").count();
+    let context: Vec<&str> =
+        read["context_messages"].as_array().unwrap().iter().filter_map(|row| row["content"].as_str()).collect();
+    assert_eq!((questions, &context[..3]), (2, &["go on", "A1", "go on"][..]));
+    assert!(["A2", "third", "A3"].iter().all(|old| !context.contains(old)), "{context:?}");
+}
+
 #[test]
 fn a_question_that_cannot_be_asked_again_now_stays_where_it_is() {
     let house = quick();
@@ -165,6 +208,8 @@ fn what_is_no_chat_is_refused() {
     let assistant = json!({ "id": "c", "messages": [{ "role": "assistant", "parts": [] }] });
     house.post("/api/chat", assistant).expect(400);
     house.send(&ask("POST", "/api/chat").header("content-type", "text/plain").bytes(b"{}")).expect(415);
+    let nobody = json!({ "id": "c", "runner": "nobody", "messages": [user("x")] });
+    assert_eq!(house.post("/api/chat", nobody).expect(400).code(), "unknown_runner");
     house.get("/v1/sessions/c").expect(404);
 }
 

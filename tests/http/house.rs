@@ -36,7 +36,15 @@ impl House {
     }
 
     pub(crate) fn of(options: Options, runners: Runners, change: impl FnOnce(&mut ServerOptions)) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        Self::in_folder(tempfile::tempdir().unwrap(), options, runners, change)
+    }
+
+    /// A server of what lies in a folder.
+    pub(crate) fn at(folder: TempDir) -> Self {
+        Self::in_folder(folder, Options::default(), Runners::default(), |_| {})
+    }
+
+    fn in_folder(folder: TempDir, options: Options, runners: Runners, change: impl FnOnce(&mut ServerOptions)) -> Self {
         let data = folder.path().join("data");
         let store = Store::open(&data, options).unwrap();
         let mut options = ServerOptions { data, listen: "127.0.0.1:0".parse().unwrap(), ..ServerOptions::default() };

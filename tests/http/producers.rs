@@ -23,6 +23,7 @@ fn a_turn_is_begun_appended_to_and_ended() {
     assert_eq!(read["messages"][1]["content"], "To the sea.");
     assert_eq!(read["active_stream_id"], json!(null));
     assert_eq!(house.append("a", &run, &token("late")).expect(409).code(), "sealed");
+    assert_eq!(house.append("a", &run, "").expect(409).code(), "sealed");
 }
 
 #[test]
@@ -73,8 +74,14 @@ fn of_a_batch_with_a_bad_line_nothing_is_appended_and_the_line_is_named() {
     }
     let not_text = ask("POST", "/v1/sessions/a/runs/r/events").header("content-type", "application/x-ndjson");
     house.send(&not_text.bytes(b"{\"event\":\"x\xff\"}")).expect(400);
-    // Only the last event may end a run.
-    assert_eq!(house.append("a", "r", &format!("{DONE}\n{}", token("x"))).expect(409).code(), "sealed");
+    // Only the last event may end a run, or a done with its stream_end.
+    for bad in [
+        format!("{DONE}\n{}", token("x")),
+        format!("{DONE}\n{DONE}"),
+        format!("{DONE}\n{{\"event\":\"stream_end\"}}\n{DONE}"),
+    ] {
+        assert_eq!(house.append("a", "r", &bad).expect(400).code(), "invalid_argument");
+    }
     assert_eq!(house.get("/v1/sessions/a/runs/r/events").expect(200).text(), "");
     assert_eq!(house.tokens("a", "r", &["x"]), 1);
 }

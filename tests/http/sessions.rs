@@ -106,6 +106,23 @@ fn of_many_changes_of_one_revision_exactly_one_is_taken() {
 }
 
 #[test]
+fn whoever_changes_any_revision_is_never_refused_for_somebody_elses_change() {
+    let house = House::new();
+    house.session("a");
+    std::thread::scope(|scope| {
+        for name in ["x", "y", "z"] {
+            let house = &house;
+            scope.spawn(move || {
+                for nth in 0..15 {
+                    let change = ask("PATCH", "/v1/sessions/a").header("if-match", "*");
+                    house.send(&change.json(json!({ "title": format!("{name}{nth}") }))).expect(200);
+                }
+            });
+        }
+    });
+}
+
+#[test]
 fn rows_are_paged_from_the_end_with_the_cards_of_their_rows() {
     let house = House::new();
     house.session("a");

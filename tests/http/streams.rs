@@ -344,3 +344,79 @@ fn who_comes_back_behind_the_last_event_is_told_how_the_run_ended() {
     let mut session = ask("GET", "/v1/sessions/a/events").header("last-event-id", "r:2").open(house.address);
     assert_eq!(session.event().unwrap().json()["state"], "completed");
 }
+
+#[test]
+fn a_run_of_another_program_that_nobody_goes_on_with_ends_for_who_waits_and_is_left_as_it_is() {
+    let house = House::new();
+    house.session("a");
+    let folder = house.data().join("_run_journal/a");
+    std::fs::create_dir_all(&folder).unwrap();
+    let line = "{\"seq\":1,\"event\":\"token\",\"payload\":{\"text\":\"x\"}}\n";
+    std::fs::write(folder.join("theirs.jsonl"), line).unwrap();
+    let events = house.follow("a", "theirs", "").events();
+    assert_eq!(events.iter().map(|event| event.name.as_str()).collect::<Vec<_>>(), ["token", "end"]);
+    assert_eq!(events[1].json()["state"], "gone");
+    assert_eq!(std::fs::read_to_string(folder.join("theirs.jsonl")).unwrap(), line);
+}
+
+#[test]
+fn a_journal_that_cannot_be_read_is_no_end() {
+    let house = House::new();
+    house.session("a");
+    for run in ["r1", "r2", "r3"] {
+        house.post("/v1/sessions/a/runs", json!({ "message": "m", "run_id": run })).expect(202);
+        house.append("a", run, &format!("{}\n{DONE}", token("x"))).expect(200);
+    }
+    let journal = house.data().join("_run_journal/a/r2.jsonl");
+    std::fs::remove_file(&journal).unwrap();
+    // It can be opened, and not be read.
+    std::os::unix::fs::symlink("/", &journal).unwrap();
+    house.get("/v1/sessions/a/runs/r2/events").expect(500);
+    let mut coming = ask("GET", "/v1/sessions/a/events").open(house.address);
+    let mut ids = Vec::new();
+    while let Some(event) = coming.event() {
+        ids.push(event.id.unwrap_or(event.name));
+    }
+    assert_eq!(ids, ["r1:1", "r1:2", "end"], "the stream goes on behind what it could not read");
+}
+
+#[test]
+fn many_runs_behind_a_reader_who_does_not_listen_are_each_shown_once() {
+    let house = House::new();
+    house.session("a");
+    let mut coming = ask("GET", "/v1/sessions/a/events").open(house.address);
+    coming.read_until("retry");
+    let large = "x".repeat(200_000);
+    for nth in 0..40 {
+        let run = format!("r{nth}");
+        house.post("/v1/sessions/a/runs", json!({ "message": "m", "run_id": run })).expect(202);
+        house.append("a", &run, &format!("{}\n{DONE}", token(&large))).expect(200);
+    }
+    let mut ids = Vec::new();
+    while ids.last().is_none_or(|last| last != "r39:2") {
+        ids.extend(coming.event().expect("it goes on").id);
+    }
+    let wanted: Vec<String> = (0..40).flat_map(|nth| [format!("r{nth}:1"), format!("r{nth}:2")]).collect();
+    assert_eq!(ids, wanted);
+}
+
+#[test]
+fn a_plain_read_of_a_dead_run_writes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let (session, run) = (lastword::SessionId::parse("a").unwrap(), lastword::RunId::parse("r").unwrap());
+    {
+        let store = lastword::Store::open(&data, lastword::Options::default()).unwrap();
+        store.create(lastword::NewSession::titled("t").with_id(session.clone())).unwrap();
+        let run = store.begin_run(&session, lastword::UserTurn::text("m").with_run(run.clone())).unwrap();
+        run.append(lastword::Event::token("half")).unwrap();
+    }
+    let house = House::at(folder);
+    let before = std::fs::read(data.join("_run_journal/a/r.jsonl")).unwrap();
+    for query in ["", "?after=1"] {
+        house.get(&format!("/v1/sessions/a/runs/r/events{query}")).expect(200);
+    }
+    assert_eq!(std::fs::read(data.join("_run_journal/a/r.jsonl")).unwrap(), before);
+    let events = house.follow("a", "r", "").events();
+    assert_eq!(events.last().unwrap().json()["state"], "interrupted-by-crash");
+}

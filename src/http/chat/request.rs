@@ -25,8 +25,8 @@ pub(crate) struct ChatRequest {
     pub(crate) attachments: String,
     /// Whether the client wants another answer to words that it sent before.
     pub(crate) is_regenerate: bool,
-    /// The message that is to be answered anew, or replaced, if it is not the last one.
-    pub(crate) message_id: Option<String>,
+    /// How many messages of the user the client has, the last one included, if it sent all.
+    pub(crate) questions: Option<usize>,
     /// Who is to answer, if the client says.
     pub(crate) runner: Option<String>,
 }
@@ -78,7 +78,7 @@ impl ChatRequest {
         Ok(ChatRequest {
             session: session.into_owned(),
             is_regenerate: is_regenerate(&body)?,
-            message_id: optional_text(&body, "messageId")?,
+            questions: questions(&body),
             runner: optional_text(&body, "runner")?,
             attachments: said.files(),
             message: said.words()?,
@@ -92,6 +92,16 @@ fn last_message<'a>(body: &Fields<'a>) -> Result<&'a str, InvalidChat> {
         return list_of(list).and_then(|list| list.last().copied()).ok_or(InvalidChat::NoMessage);
     }
     given("message").ok_or(InvalidChat::NoMessage)
+}
+
+/// How many messages of the list are the user's. A list of one is likely to be the last of more.
+fn questions(body: &Fields<'_>) -> Option<usize> {
+    let list = list_of(body.get("messages").filter(|value| *value != "null")?).filter(|list| list.len() > 1)?;
+    let is_users = |message: &&&str| {
+        let fields = Fields::parse(message);
+        fields.and_then(|fields| fields.get("role").and_then(text_of)).as_deref() == Some("user")
+    };
+    Some(list.iter().filter(is_users).count())
 }
 
 fn list_of(json: &str) -> Option<Vec<&str>> {
@@ -235,7 +245,7 @@ mod tests {
             message: "Where?".to_owned(),
             attachments: "[]".to_owned(),
             is_regenerate: false,
-            message_id: None,
+            questions: Some(2),
             runner: Some("agent".to_owned()),
         };
         assert_eq!(request, expected);
@@ -258,14 +268,13 @@ mod tests {
     fn an_answer_can_be_asked_for_again() {
         let body = |more: &str| format!(r#"{{"id":"c","message":"Hi"{more}}}"#);
         let again = parsed(&body(r#","trigger":"regenerate-message","messageId":"2""#));
-        assert_eq!((again.is_regenerate, again.message_id.as_deref()), (true, Some("2")));
+        assert_eq!((again.is_regenerate, again.questions), (true, None));
         let new = parsed(&body(r#","trigger":null,"messageId":null,"runner":"""#));
-        assert_eq!((new.is_regenerate, new.message_id, new.runner), (false, None, None));
+        assert_eq!((new.is_regenerate, new.questions, new.runner), (false, None, None));
         for (more, why) in [
             (r#","trigger":"resume-stream""#, InvalidChat::BadTrigger),
             (r#","trigger":1"#, InvalidChat::BadTrigger),
             (r#","runner":["x"]"#, InvalidChat::NoText { key: "runner" }),
-            (r#","messageId":7"#, InvalidChat::NoText { key: "messageId" }),
         ] {
             assert_eq!(ChatRequest::parse(&body(more)), Err(why));
         }

@@ -304,17 +304,12 @@ pub(super) async fn change(
     }
     let store = app.store.clone();
     let changed = app.desk.document(move || {
-        let session = store.get_session(&id).map_err(missing)?;
-        if !matches_any(&expected, session.revision()) {
-            return Err(ApiError::changed_meanwhile());
-        }
-        let mut session = (*session).clone();
-        changes.apply(&mut session);
+        // Whoever changes a session has read it, and so have we: what was interrupted is resolved first.
+        store.get_session(&id).map_err(missing)?;
         let options = SaveOptions { touch_updated_at: false, ..SaveOptions::default() };
-        match store.save(&session, options) {
-            Err(StoreError::Sidecar(SidecarError::Conflict { .. })) => Err(ApiError::changed_meanwhile()),
-            saved => Ok(Metadata::of(&*saved?)),
-        }
+        let will_do = |revision: Option<&Revision>| matches_any(&expected, revision);
+        let changed = store.update_if(&id, options, will_do, |session| changes.apply(session)).map_err(missing)?;
+        changed.map(|session| Metadata::of(&session)).ok_or_else(ApiError::changed_meanwhile)
     });
     Ok(metadata_answer(&changed.await??))
 }
@@ -350,12 +345,11 @@ pub(super) async fn delete(
     let expected = text_of(&headers, &header::IF_MATCH).map(str::to_owned);
     let store = app.store.clone();
     let deleted = app.desk.document(move || {
-        if let Some(expected) = expected
-            && !matches_any(&expected, store.metadata(&id).map_err(missing)?.revision())
-        {
-            return Err(ApiError::changed_meanwhile());
+        let Some(expected) = expected else { return store.delete(&id).map_err(missing) };
+        match store.delete_if(&id, |revision| matches_any(&expected, revision)).map_err(missing)? {
+            true => Ok(()),
+            false => Err(ApiError::changed_meanwhile()),
         }
-        store.delete(&id).map_err(missing)
     });
     deleted.await??;
     Ok(StatusCode::NO_CONTENT.into_response())

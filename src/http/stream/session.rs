@@ -145,9 +145,12 @@ impl SessionFeed {
         }
     }
 
-    /// Hears all that there is to hear: of a run that begins before there is anything in it.
+    /// Hears all that there is to hear: of a run that begins before there is anything in it. Behind something that it
+    /// missed it has to look for itself, or runs would change places.
     fn hear_all(&mut self) {
-        while let Some(news) = heard(&mut self.news) {
+        while !self.has_missed
+            && let Some(news) = heard(&mut self.news)
+        {
             self.hear(news);
         }
     }
