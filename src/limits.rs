@@ -42,6 +42,9 @@ pub const SEGMENT_BYTES_READ_MAX: u64 = 256 * 1024 * 1024;
 /// Bytes asked of a journal in one read.
 pub const READ_CHUNK_BYTES: usize = 256 * 1024;
 
+/// Bytes that somebody who follows a run asks of its journal in one read, and keeps of it while it does not go on.
+pub const FOLLOW_CHUNK_BYTES: usize = 64 * 1024;
+
 /// Bytes of the first read of a sidecar whose metadata alone is wanted.
 pub const METADATA_PREFIX_BYTES: usize = 8 * 1024;
 

@@ -14,6 +14,8 @@ use crate::storage::{JournalBytes, Storage, StorageError};
 pub struct JournalReader {
     bytes: Box<dyn JournalBytes>,
     scanner: Scanner,
+    /// Bytes of one read.
+    chunk_bytes: usize,
     /// Whether what stands behind the last line feed was judged. What is written to it since is nobody's line.
     is_at_end: bool,
 }
@@ -33,7 +35,12 @@ impl JournalReader {
     ) -> Result<Option<Self>, StorageError> {
         let bytes = storage.journal_bytes(session, run)?;
         let scanner = Scanner::new(LineShape::new(session, run), offset);
-        Ok(bytes.map(|bytes| JournalReader { bytes, scanner, is_at_end: false }))
+        Ok(bytes.map(|bytes| JournalReader { bytes, scanner, chunk_bytes: READ_CHUNK_BYTES, is_at_end: false }))
+    }
+
+    /// The same reader, asking for so many bytes in one read: what it keeps in memory.
+    pub fn in_chunks_of(self, chunk_bytes: usize) -> Self {
+        JournalReader { chunk_bytes, ..self }
     }
 
     /// A reader of a journal of ours at a place behind which every event with a greater number than this stands.
@@ -57,7 +64,7 @@ impl JournalReader {
                 return Ok(Some(self.scanner.give(found)));
             }
             let offset = self.scanner.fed_to();
-            let room = extent.saturating_sub(offset).min(READ_CHUNK_BYTES as u64) as usize;
+            let room = extent.saturating_sub(offset).min(self.chunk_bytes as u64) as usize;
             let bytes = &self.bytes;
             if room == 0 || self.scanner.feed(room, |room| bytes.read_at(room, offset))? == 0 {
                 self.scanner.forget_unfinished();
@@ -75,7 +82,7 @@ impl JournalReader {
             }
             let offset = self.scanner.fed_to();
             let bytes = &self.bytes;
-            if self.is_at_end || self.scanner.feed(READ_CHUNK_BYTES, |room| bytes.read_at(room, offset))? == 0 {
+            if self.is_at_end || self.scanner.feed(self.chunk_bytes, |room| bytes.read_at(room, offset))? == 0 {
                 self.is_at_end = true;
                 return Ok(self.scanner.find_in_tail().map(|found| self.scanner.give(found)));
             }
@@ -95,7 +102,7 @@ impl JournalReader {
         loop {
             self.scanner.show_whole(&mut show);
             let (offset, bytes) = (self.scanner.fed_to(), &self.bytes);
-            if self.scanner.feed(READ_CHUNK_BYTES, |room| bytes.read_at(room, offset))? == 0 {
+            if self.scanner.feed(self.chunk_bytes, |room| bytes.read_at(room, offset))? == 0 {
                 break;
             }
         }

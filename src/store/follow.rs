@@ -9,9 +9,9 @@ use super::gates::Gate;
 use super::{Store, StoreError};
 use crate::format::Record;
 use crate::journal::{Attached, Bell, JournalEvent, JournalReader};
-use crate::limits::FOLLOW_RECHECK;
+use crate::limits::{FOLLOW_CHUNK_BYTES, FOLLOW_RECHECK};
 use crate::model::{RunId, SeenSeqs, SessionId, TerminalState};
-use crate::storage::Seal;
+use crate::storage::{Seal, StorageError};
 
 /// Where a follower begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,13 +52,12 @@ impl Store {
 
     /// The same, by somebody who has read up to this place of the journal, where a line begins: [`Follow::read_to`].
     pub fn follow_at(&self, session: &SessionId, run: &RunId, after: After, offset: u64) -> Result<Follow, StoreError> {
-        let storage = &self.shared.storage;
         let reader = match after {
             // Numbers of other programs may be in any order.
-            After::Seq(seq) if seq > 0 && offset == 0 && storage.birth(session, run)?.is_some() => {
-                JournalReader::open_behind(storage, session, run, seq)?
+            After::Seq(seq @ 1..) if offset == 0 && self.shared.storage.birth(session, run)?.is_some() => {
+                JournalReader::open_behind(&self.shared.storage, session, run, seq)?.map(small)
             }
-            _ => JournalReader::open_at(storage, session, run, offset)?,
+            _ => open_reader(self, session, run, offset)?,
         };
         if reader.is_none() {
             return Err(StoreError::RunNotFound { session: session.clone(), run: run.to_string() });
@@ -149,7 +148,7 @@ impl Follow {
 
     fn wake(&mut self) -> Result<(), StoreError> {
         if let Some(offset) = self.resting_at.take() {
-            self.reader = JournalReader::open_at(&self.store.shared.storage, &self.session, &self.run, offset)?;
+            self.reader = open_reader(&self.store, &self.session, &self.run, offset)?;
         }
         Ok(())
     }
@@ -216,6 +215,20 @@ impl Follow {
         let storage = &self.store.shared.storage;
         Ok(storage.is_deleted(&self.session)? || storage.journal_bytes(&self.session, &self.run)?.is_none())
     }
+}
+
+/// Many may follow at the same time, and some of them do not go on for long: each holds little.
+fn open_reader(
+    store: &Store,
+    session: &SessionId,
+    run: &RunId,
+    offset: u64,
+) -> Result<Option<JournalReader>, StorageError> {
+    Ok(JournalReader::open_at(&store.shared.storage, session, run, offset)?.map(small))
+}
+
+fn small(reader: JournalReader) -> JournalReader {
+    reader.in_chunks_of(FOLLOW_CHUNK_BYTES)
 }
 
 impl Iterator for Follow {

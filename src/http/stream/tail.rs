@@ -18,9 +18,10 @@ use crate::store::{Follow, StoreError};
 const RING_FRAMES_MAX: usize = 1_024;
 /// Bytes of these frames, unless a single one has more.
 const RING_BYTES_MAX: usize = 256 * 1024;
-/// Events, and bytes of them, that are read at a time.
+/// Events, and bytes of them, that are read at a time: what a reader that takes nothing keeps in memory, and a part of
+/// the ring, so that those who share it get to see what is added before it has to go.
 const BATCH_EVENTS_MAX: usize = 256;
-const BATCH_BYTES_MAX: usize = 256 * 1024;
+const BATCH_BYTES_MAX: usize = 64 * 1024;
 
 /// How long a notification is trusted to come. The silence grows, the looks become rarer; a run is never left for dead
 /// for longer than the longest.
