@@ -265,3 +265,30 @@ fn report(scene: &Scene, memory: &[usize]) {
     assert!(quantile(&mut stuck, 0.5) <= quantile(&mut calm, 0.5) * 2 + Duration::from_millis(2), "writers feel it");
     assert!(quantile(&mut stuck, 0.99) <= quantile(&mut calm, 0.99) * 4 + Duration::from_millis(50), "writers feel it");
 }
+
+/// What a reader that takes nothing may keep of the server's memory: what is handed on at a time, and the connection.
+const STUCK_BYTES_MAX: f64 = 200_000.0;
+
+#[test]
+fn stuck_readers_keep_a_bounded_part_of_memory() {
+    let _turn = alone();
+    let served = Served::start(&[]);
+    runtime().block_on(LocalSet::new().run_until(async {
+        let mut caller = Caller::connect(served.address).await;
+        begin_run(&mut caller, "long").await;
+        let lines = event(&"To the sea, ".repeat(20)).repeat(4_000);
+        for _ in 0..4 {
+            append(&mut caller, "/v1/sessions/long/runs/r/events", &lines).await;
+        }
+        sleep(SETTLE).await;
+        let (before, stuck) = (served.memory(), size("LASTWORD_LOAD_STUCK", 300));
+        let mut streams = Vec::new();
+        for _ in 0..stuck {
+            streams.push(open_stream(served.address, "long", Some(WINDOW)).await.unwrap());
+        }
+        sleep(SETTLE * 4).await;
+        let bytes_each = served.memory().saturating_sub(before) as f64 / stuck as f64;
+        eprintln!("{stuck} stuck readers: {:.1} KB each", bytes_each / 1e3);
+        assert!(bytes_each <= STUCK_BYTES_MAX, "a stuck reader keeps {bytes_each} bytes");
+    }));
+}
