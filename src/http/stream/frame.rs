@@ -7,6 +7,9 @@ use bytes::Bytes;
 use crate::journal::JournalEvent;
 use crate::model::{RunId, TerminalState};
 
+/// What memory costs beside what is in it, for the pieces of a frame.
+const ALLOCATED_BYTES: usize = 96;
+
 /// An event of a run, ready to be sent.
 #[derive(Debug, Clone)]
 pub(in crate::http) struct Frame {
@@ -60,9 +63,14 @@ impl Frame {
         self.offset + self.line.len() as u64 + 1
     }
 
-    /// The bytes that it keeps in memory.
+    /// The bytes that it sends.
     pub(in crate::http) fn bytes(&self) -> usize {
         self.sse.len()
+    }
+
+    /// The bytes that it keeps in memory, about.
+    pub(in crate::http) fn memory(&self) -> usize {
+        self.sse.len() + self.name.len() + size_of::<Self>() + ALLOCATED_BYTES
     }
 }
 

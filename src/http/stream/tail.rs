@@ -16,7 +16,7 @@ use crate::store::{Follow, StoreError};
 
 /// Frames that a tail holds for those who are a little behind.
 const RING_FRAMES_MAX: usize = 1_024;
-/// Bytes of these frames, unless a single one has more.
+/// Bytes of memory for these frames, unless a single one has more.
 const RING_BYTES_MAX: usize = 256 * 1024;
 /// Events, and bytes of them, that are read at a time: what a reader that takes nothing keeps in memory, and a part of
 /// the ring, so that those who share it get to see what is added before it has to go.
@@ -226,7 +226,7 @@ impl Tail {
         let mut ring = self.ring.lock();
         for frame in frames {
             ring.last_seq = ring.last_seq.max(frame.seq.unwrap_or(0));
-            ring.bytes += frame.bytes();
+            ring.bytes += frame.memory();
             ring.frames.push_back(frame);
         }
         ring.to = to;
@@ -265,7 +265,7 @@ impl Ring {
     fn make_room(&mut self) {
         while self.frames.len() > RING_FRAMES_MAX || (self.bytes > RING_BYTES_MAX && self.frames.len() > 1) {
             let Some(gone) = self.frames.pop_front() else { break };
-            self.bytes -= gone.bytes();
+            self.bytes -= gone.memory();
             self.from = self.frames.front().map_or(self.to, |next| next.offset);
         }
     }
