@@ -25,6 +25,9 @@ const BUFFER_BYTES_MAX: usize = 64 * 1024;
 const HEADERS_MAX: usize = 100;
 /// How long to wait when the system has no room for another connection.
 const NO_ROOM_PAUSE: Duration = Duration::from_millis(100);
+/// After how long a silence the system asks whether the other end is there.
+#[cfg(unix)]
+const KEEPALIVE: Duration = Duration::from_secs(60);
 /// How long connections may take to end when the server ends.
 const PARTING: Duration = Duration::from_secs(5);
 
@@ -88,6 +91,7 @@ impl Connection {
     async fn serve(mut self, app: &SharedApp) {
         // A token is not to wait for the next one.
         let _ = self.stream.set_nodelay(true);
+        notice_who_is_gone(&self.stream);
         let io = TokioIo::new(Patient::new(self.stream, app.options.write_timeout));
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
@@ -108,6 +112,17 @@ impl Connection {
         }
     }
 }
+
+/// Has the system ask now and then whether the other end is there, which says nothing for as long as it only listens.
+#[cfg(unix)]
+fn notice_who_is_gone(stream: &TcpStream) {
+    use rustix::net::sockopt::{set_socket_keepalive, set_tcp_keepidle};
+    // Without it, a place is taken for longer.
+    let _ = set_socket_keepalive(stream, true).and_then(|()| set_tcp_keepidle(stream, KEEPALIVE));
+}
+
+#[cfg(not(unix))]
+fn notice_who_is_gone(_: &TcpStream) {}
 
 /// A connection whose other end has to take what is there for it within a time.
 struct Patient {

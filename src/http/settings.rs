@@ -176,7 +176,7 @@ impl ServerSettings {
             data,
             listen: address(all.listen.as_deref().unwrap_or_default())?,
             tokens,
-            hosts: all.allow_hosts.unwrap_or_default(),
+            hosts: hosts(all.allow_hosts.unwrap_or_default())?,
             origins: origins(all.allow_origins.unwrap_or_default())?,
             body_bytes_max: count("body_bytes_max", all.body_bytes_max, 1024..=1 << 30)?,
             connections_max: count("connections_max", all.connections_max, 1..=1_000_000)?,
@@ -201,13 +201,29 @@ fn address(text: &str) -> Result<SocketAddr, BadSetting> {
     resolved.ok_or_else(|| bad("listen", format!("{text:?}"), "give an address and a port, like 127.0.0.1:4437"))
 }
 
+fn hosts(given: Vec<String>) -> Result<Vec<String>, BadSetting> {
+    let is_name = |name: &str| !name.is_empty() && !name.contains([':', '/', ' ', '*']);
+    match given.iter().find(|name| !is_name(name)) {
+        Some(wrong) => {
+            Err(bad("allow_hosts", format!("{wrong:?}"), "give names without a port, like chat.example.org"))
+        }
+        None => Ok(given),
+    }
+}
+
 fn origins(given: Vec<String>) -> Result<Vec<String>, BadSetting> {
     let is_origin = |text: &str| {
         let host = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
-        host.is_some_and(|host| !host.is_empty() && !host.contains(['/', ' ', '*']))
+        let is_usual_port = (text.starts_with("http:") && text.ends_with(":80"))
+            || (text.starts_with("https:") && text.ends_with(":443"));
+        host.is_some_and(|host| !host.is_empty() && !host.contains(['/', ' ', '*'])) && !is_usual_port
     };
     match given.iter().find(|origin| !is_origin(origin)) {
-        Some(wrong) => Err(bad("allow_origins", format!("{wrong:?}"), "give origins like https://chat.example.org")),
+        Some(wrong) => Err(bad(
+            "allow_origins",
+            format!("{wrong:?}"),
+            "give origins as browsers do, like https://chat.example.org",
+        )),
         None => Ok(given),
     }
 }
@@ -263,6 +279,8 @@ mod tests {
             ("[server]\nlease_seconds = 0", "lease_seconds is 0"),
             ("[server]\nconnections_max = 0", "connections_max is 0"),
             ("[server]\nallow_origins = [\"*\"]", "allow_origins is \"*\""),
+            ("[server]\nallow_origins = [\"https://a.b:443\"]", "allow_origins is \"https://a.b:443\""),
+            ("[server]\nallow_hosts = [\"a.b:80\"]", "allow_hosts is \"a.b:80\""),
             ("[server]\nheartbeat_seconds = nan", "heartbeat_seconds is NaN"),
         ] {
             let refusal = refused(text);
