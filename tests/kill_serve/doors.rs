@@ -78,8 +78,8 @@ fn token_file(data: &Data, text: &str) -> PathBuf {
 #[test]
 fn a_bad_file_of_tokens_is_refused_and_not_repeated() {
     for (text, words) in [
-        (format!("{TOKEN}\n{TOKEN} readonly\n"), "line 2"),
-        ("s3cret\n".to_owned(), "line 1"),
+        (format!("{TOKEN}\n{TOKEN} reads\n"), "line 2"),
+        (format!("s3cret{}\n", "x".repeat(512)), "line 1"),
         (format!("# ours\n{TOKEN}\u{e9}\n"), "line 2"),
         (format!("{TOKEN} {TOKEN}\n"), "line 1"),
         ("# none\n\n".to_owned(), "no token"),
