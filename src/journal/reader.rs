@@ -63,14 +63,27 @@ impl JournalReader {
             if let Some(found) = self.scanner.find_next() {
                 return Ok(Some(self.scanner.give(found)));
             }
-            let offset = self.scanner.fed_to();
-            let room = extent.saturating_sub(offset).min(self.chunk_bytes as u64) as usize;
-            let bytes = &self.bytes;
-            if room == 0 || self.scanner.feed(room, |room| bytes.read_at(room, offset))? == 0 {
-                self.scanner.forget_unfinished();
+            if !self.read_on(extent)? {
                 return Ok(None);
             }
         }
+    }
+
+    /// The next record of a whole line among what was read already. `None` asks to [`JournalReader::read_on`].
+    pub fn next_read(&mut self) -> Option<Record<'_>> {
+        self.scanner.next_record()
+    }
+
+    /// Reads on, no further than this offset. `false` when there is no more yet.
+    pub fn read_on(&mut self, extent: u64) -> Result<bool, StorageError> {
+        let offset = self.scanner.fed_to();
+        let room = extent.saturating_sub(offset).min(self.chunk_bytes as u64) as usize;
+        let bytes = &self.bytes;
+        if room == 0 || self.scanner.feed(room, |room| bytes.read_at(room, offset))? == 0 {
+            self.scanner.forget_unfinished();
+            return Ok(false);
+        }
+        Ok(true)
     }
 
     /// The next record of all that is there, what stands behind the last line feed included: as it was when that was

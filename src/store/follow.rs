@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::close::Closing;
 use super::gates::Gate;
 use super::{Store, StoreError};
-use crate::format::Record;
+use crate::format::{EventRef, Record};
 use crate::journal::{Attached, Bell, JournalEvent, JournalReader};
 use crate::limits::{FOLLOW_CHUNK_BYTES, FOLLOW_RECHECK};
 use crate::model::{RunId, SeenSeqs, SessionId, TerminalState};
@@ -32,6 +32,8 @@ pub struct Follow {
     reader: Option<JournalReader>,
     /// Where it goes on reading if it has let go of its file.
     resting_at: Option<u64>,
+    /// From where on what was read may not be shown.
+    hidden_from: u64,
     bell: Option<Bell>,
     /// The tie to the run's journal while it is written in this process.
     attached: Option<Attached>,
@@ -69,6 +71,7 @@ impl Store {
             run: run.clone(),
             reader,
             resting_at: None,
+            hidden_from: u64::MAX,
             bell: None,
             attached: None,
             after_seq: if let After::Seq(seq) = after { seq } else { 0 },
@@ -84,27 +87,45 @@ impl Store {
 impl Follow {
     /// The next event if there is one now. `None` means not yet, or never: see [`Follow::has_ended`].
     pub fn poll(&mut self) -> Result<Option<JournalEvent>, StoreError> {
-        let extent = self.visible_extent();
-        self.wake()?;
-        let Some(reader) = &mut self.reader else { return Ok(None) };
-        while let Some(record) = reader.next_whole(extent)? {
-            let Record::Event(event) = record else { continue };
-            if extent == u64::MAX && self.store.shared.is_hidden(&self.gate, &self.run, event.offset) {
-                // Somebody has opened the run meanwhile, and this was not to be seen yet.
-                self.resting_at = Some(event.offset);
+        self.poll_as(|event| event.into())
+    }
+
+    /// The same, as whatever the caller makes of it.
+    pub(crate) fn poll_as<T>(&mut self, make: impl Fn(&EventRef<'_>) -> T) -> Result<Option<T>, StoreError> {
+        loop {
+            // How far may be looked is asked once a read, not for each event.
+            while let Some(record) = self.reader.as_mut().and_then(JournalReader::next_read) {
+                let Record::Event(event) = record else { continue };
+                if event.offset >= self.hidden_from {
+                    // Somebody had opened the run meanwhile, and this was not to be seen yet.
+                    (self.resting_at, self.reader) = (Some(event.offset), None);
+                    return Ok(None);
+                }
+                self.seal = self.seal.after_found(&event);
+                if event.is_terminal() {
+                    self.ending = TerminalState::of(&event.name, event.payload.unwrap_or_default()).or(self.ending);
+                }
+                self.last_seq = self.last_seq.max(event.seq.unwrap_or(0));
+                let is_new = event.seq.is_none_or(|seq| self.seen.insert(seq));
+                if is_new && event.seq.is_none_or(|seq| seq > self.after_seq) {
+                    return Ok(Some(make(&event)));
+                }
+            }
+            if !self.read_on()? {
                 return Ok(None);
             }
-            self.seal = self.seal.after_found(&event);
-            if event.is_terminal() {
-                self.ending = TerminalState::of(&event.name, event.payload.unwrap_or_default()).or(self.ending);
-            }
-            self.last_seq = self.last_seq.max(event.seq.unwrap_or(0));
-            let is_new = event.seq.is_none_or(|seq| self.seen.insert(seq));
-            if is_new && event.seq.is_none_or(|seq| seq > self.after_seq) {
-                return Ok(Some((&event).into()));
-            }
         }
-        Ok(None)
+    }
+
+    /// Reads on as far as may be looked. `false` when there is no more yet.
+    fn read_on(&mut self) -> Result<bool, StoreError> {
+        let extent = self.visible_extent();
+        self.wake()?;
+        let Some(reader) = &mut self.reader else { return Ok(false) };
+        let has_more = reader.read_on(extent)?;
+        let is_unbounded = extent == u64::MAX;
+        self.hidden_from = if is_unbounded { self.store.shared.hidden_from(&self.gate, &self.run) } else { extent };
+        Ok(has_more)
     }
 
     /// Whether the run has ended and everything was given.

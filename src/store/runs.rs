@@ -380,10 +380,11 @@ impl Shared {
         open.map(|journal| journal.shown_extent())
     }
 
-    /// Whether what stands at this place of a run's journal is not to be shown yet, because somebody writes it just now.
-    pub(super) fn is_hidden(&self, gate: &Gate, run: &RunId, offset: u64) -> bool {
+    /// From which place on a run's journal is not to be shown yet, because somebody writes it just now.
+    pub(super) fn hidden_from(&self, gate: &Gate, run: &RunId) -> u64 {
         let is_durable = self.options.durability == Durability::Durable;
-        is_durable && gate.open_run(run).is_some_and(|journal| offset >= journal.shown_extent())
+        let open = is_durable.then(|| gate.open_run(run)).flatten();
+        open.map_or(u64::MAX, |journal| journal.shown_extent())
     }
 
     /// The journal of a run, the one that is open if there is one: a journal has one writer.

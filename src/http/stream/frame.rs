@@ -1,14 +1,17 @@
 //! One event as it goes over the wire: encoded once, shared by everybody who follows.
 
+use std::io::Write;
 use std::ops::Range;
 
 use bytes::Bytes;
 
-use crate::journal::JournalEvent;
+use crate::format::EventRef;
 use crate::model::{RunId, TerminalState};
 
 /// What memory costs beside what is in it, for the pieces of a frame.
 const ALLOCATED_BYTES: usize = 96;
+/// What stands around an event's id, name and line, and its number.
+const SYNTAX_BYTES: usize = 48;
 
 /// An event of a run, ready to be sent.
 #[derive(Debug, Clone)]
@@ -21,46 +24,57 @@ pub(in crate::http) struct Frame {
     pub(in crate::http) terminal: Option<TerminalState>,
     /// As a server-sent event.
     pub(in crate::http) sse: Bytes,
-    name: Box<str>,
-    line: Bytes,
+    name: Range<usize>,
+    line: Line,
     payload: Range<usize>,
 }
 
+/// The journal's line.
+#[derive(Debug, Clone)]
+enum Line {
+    /// In the server-sent event.
+    Within(Range<usize>),
+    /// One that had to be divided there.
+    Apart(Bytes),
+}
+
 impl Frame {
-    pub(in crate::http) fn new(run: &RunId, event: &JournalEvent) -> Self {
-        let terminal = event.is_terminal.then(|| TerminalState::of(&event.name, event.payload())).flatten();
-        let mut sse = Vec::with_capacity(event.line.len() + run.as_str().len() + event.name.len() + 48);
+    pub(in crate::http) fn new(run: &RunId, event: &EventRef<'_>) -> Self {
+        let (text, payload) = (event.text(), event.payload.unwrap_or_default());
+        let terminal = event.is_terminal().then(|| TerminalState::of(&event.name, payload)).flatten();
+        let mut sse = Vec::with_capacity(text.len() + run.as_str().len() + event.name.len() + SYNTAX_BYTES);
         if let Some(seq) = event.seq {
-            sse.extend_from_slice(format!("id: {run}:{seq}\n").as_bytes());
+            write!(sse, "id: {run}:{seq}\n").expect("memory takes what is written");
         }
-        push_name(&mut sse, &event.name);
-        let line = push_data(&mut sse, &event.line);
+        let name = push_name(&mut sse, &event.name);
+        let line = push_data(&mut sse, text);
         sse.push(b'\n');
-        let sse = Bytes::from(sse);
-        // A line that had to be divided is not in there as it is.
-        let line = line.map_or_else(|| Bytes::from(event.line.clone()), |place| sse.slice(place));
-        let payload = payload_of(event);
-        Frame { offset: event.offset, seq: event.seq, terminal, sse, name: event.name.as_str().into(), line, payload }
+        let line = line.map_or_else(|| Line::Apart(Bytes::copy_from_slice(text.as_bytes())), Line::Within);
+        let payload = place_of(payload, text);
+        Frame { offset: event.offset, seq: event.seq, terminal, sse: Bytes::from(sse), name, line, payload }
     }
 
-    /// Its name.
+    /// Its name, on one line.
     pub(in crate::http) fn name(&self) -> &str {
-        &self.name
+        std::str::from_utf8(&self.sse[self.name.clone()]).unwrap_or_default()
     }
 
     /// The journal's line, without its line feed.
-    pub(in crate::http) fn line(&self) -> &Bytes {
-        &self.line
+    pub(in crate::http) fn line(&self) -> &[u8] {
+        match &self.line {
+            Line::Within(place) => &self.sse[place.clone()],
+            Line::Apart(line) => line,
+        }
     }
 
     /// Its payload as JSON text.
     pub(in crate::http) fn payload(&self) -> &str {
-        std::str::from_utf8(&self.line[self.payload.clone()]).unwrap_or_default()
+        std::str::from_utf8(&self.line()[self.payload.clone()]).unwrap_or_default()
     }
 
     /// Where the next line begins in the journal.
     pub(in crate::http) fn end(&self) -> u64 {
-        self.offset + self.line.len() as u64 + 1
+        self.offset + self.line().len() as u64 + 1
     }
 
     /// The bytes that it sends.
@@ -70,31 +84,39 @@ impl Frame {
 
     /// The bytes that it keeps in memory, about.
     pub(in crate::http) fn memory(&self) -> usize {
-        self.sse.len() + self.name.len() + size_of::<Self>() + ALLOCATED_BYTES
+        self.sse.len() + size_of::<Self>() + ALLOCATED_BYTES
     }
 }
 
-fn payload_of(event: &JournalEvent) -> Range<usize> {
-    let payload = event.payload();
-    if payload.is_empty() {
+/// Where a part stands in a text.
+fn place_of(part: &str, text: &str) -> Range<usize> {
+    if part.is_empty() {
         return 0..0;
     }
-    let start = payload.as_ptr() as usize - event.line.as_ptr() as usize;
-    start..start + payload.len()
+    let start = part.as_ptr() as usize - text.as_ptr() as usize;
+    start..start + part.len()
 }
 
-/// A name goes on one line, whatever another program put into it.
-fn push_name(sse: &mut Vec<u8>, name: &str) {
+/// A name goes on one line, whatever another program put into it. Says where it is.
+fn push_name(sse: &mut Vec<u8>, name: &str) -> Range<usize> {
     sse.extend_from_slice(b"event: ");
-    let plain = name.chars().map(|c| if c.is_control() { ' ' } else { c });
-    sse.extend_from_slice(plain.collect::<String>().as_bytes());
+    let start = sse.len();
+    match name.bytes().all(|byte| byte.is_ascii_graphic()) {
+        true => sse.extend_from_slice(name.as_bytes()),
+        false => {
+            let plain = name.chars().map(|c| if c.is_control() { ' ' } else { c });
+            sse.extend_from_slice(plain.collect::<String>().as_bytes());
+        }
+    }
+    let place = start..sse.len();
     sse.push(b'\n');
+    place
 }
 
 /// A carriage return would end the line for the reader. In JSON it stands only between tokens, where a line break means
 /// the same. Says where the text is if it is there in one piece.
 fn push_data(sse: &mut Vec<u8>, line: &str) -> Option<Range<usize>> {
-    if !line.contains(['\r', '\n']) {
+    if memchr::memchr2(b'\r', b'\n', line.as_bytes()).is_none() {
         sse.extend_from_slice(b"data: ");
         let start = sse.len();
         sse.extend_from_slice(line.as_bytes());

@@ -105,8 +105,7 @@ pub(in crate::http) fn read_batch(follow: &mut Follow, run: &RunId, waits: bool)
     let (mut frames, mut bytes) = (Vec::new(), 0);
     loop {
         while frames.len() < BATCH_EVENTS_MAX && bytes < BATCH_BYTES_MAX {
-            let Some(event) = follow.poll()? else { break };
-            let frame = Frame::new(run, &event);
+            let Some(frame) = follow.poll_as(|event| Frame::new(run, event))? else { break };
             bytes += frame.bytes();
             frames.push(frame);
         }
@@ -118,8 +117,7 @@ pub(in crate::http) fn read_batch(follow: &mut Follow, run: &RunId, waits: bool)
         let read_to = follow.read_to();
         let is_over = if waits { is_over(follow)? } else { follow.is_silent()? };
         // Whoever looked may just have ended it.
-        if let Some(event) = follow.poll()? {
-            let frame = Frame::new(run, &event);
+        if let Some(frame) = follow.poll_as(|event| Frame::new(run, event))? {
             bytes += frame.bytes();
             frames.push(frame);
             continue;
