@@ -11,7 +11,7 @@ use lastword::{NewSession, Options, Store};
 use serde_json::Value;
 use tempfile::TempDir;
 
-const ROWS: [(&str, &[&str]); 6] = [
+const ROWS: [(&str, &[&str]); 7] = [
     (
         "appends",
         &[
@@ -46,6 +46,16 @@ const ROWS: [(&str, &[&str]); 6] = [
     ("listing", &["open and first page, 1,000 sessions", "first page of 1,000 sessions", "save one of 1,000 sessions"]),
     ("doctor", &["check of 20 sessions with a journal each"]),
     ("runs", &["a supervised run of 200 events", "2 supervised runs at once, 2 events each"]),
+    (
+        "serve",
+        &[
+            "HTTP append, durable, 1 connection",
+            "HTTP append, durable, 2 connections",
+            "HTTP append, durable, 2 connections",
+            "append to 2 followers, p50",
+            "catch-up of 2 followers, 0 MB each",
+        ],
+    ),
 ];
 
 /// A folder with a data directory in it.

@@ -15,8 +15,10 @@ mod recovery;
 mod rounds;
 mod runs;
 mod scene;
+mod serve;
 mod sessions;
 mod table;
+mod wire;
 
 use std::error::Error;
 use std::io;
@@ -79,6 +81,8 @@ enum Subject {
     Doctor,
     /// Supervised runs, one and many.
     Runs,
+    /// The server: appends, fan-out and catch-up over HTTP.
+    Serve,
 }
 
 impl Subject {
@@ -90,6 +94,7 @@ impl Subject {
             Subject::Listing => "listing",
             Subject::Doctor => "doctor",
             Subject::Runs => "runs",
+            Subject::Serve => "serve",
         }
     }
 
@@ -101,6 +106,7 @@ impl Subject {
             Subject::Listing => listing::measure(bench),
             Subject::Doctor => doctor::measure(bench),
             Subject::Runs => runs::measure(bench),
+            Subject::Serve => serve::measure(bench),
         }
     }
 }

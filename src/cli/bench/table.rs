@@ -29,6 +29,9 @@ pub(super) enum Unit {
     /// Speed: more is better.
     #[serde(rename = "events/s")]
     EventsPerSecond,
+    /// Throughput: more is better.
+    #[serde(rename = "MB/s")]
+    MegabytesPerSecond,
 }
 
 /// What was measured on both sides.
@@ -135,6 +138,7 @@ fn amount(value: f64, unit: Unit) -> String {
         Unit::Micros => format!("{value:.2} us"),
         Unit::Megabytes => format!("{value:.2} MB"),
         Unit::EventsPerSecond => format!("{}/s", grouped(value as usize)),
+        Unit::MegabytesPerSecond => format!("{value:.0} MB/s"),
     }
 }
 
