@@ -44,7 +44,7 @@ impl Frame {
         let terminal = event.is_terminal().then(|| TerminalState::of(&event.name, payload)).flatten();
         let mut sse = Vec::with_capacity(text.len() + run.as_str().len() + event.name.len() + SYNTAX_BYTES);
         if let Some(seq) = event.seq {
-            write!(sse, "id: {run}:{seq}\n").expect("memory takes what is written");
+            writeln!(sse, "id: {run}:{seq}").expect("memory takes what is written");
         }
         let name = push_name(&mut sse, &event.name);
         let line = push_data(&mut sse, text);
