@@ -79,7 +79,7 @@ pub(super) async fn append(
         Some(Lasting::Buffered) => Durability::Buffered,
         Some(Lasting::Durable) => Durability::Durable,
     };
-    let events = app.desk.parse(body, |body| parse_lines(body)).await??;
+    let events = app.desk.parse(body, parse_lines).await??;
     // It is held by whoever does the work: a caller who leaves meanwhile comes back with the same lines.
     let turn = app.producers.turn(&session, &run).await;
     let producer = app.producer(&session, &run).await?;
