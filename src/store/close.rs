@@ -56,6 +56,9 @@ impl Shared {
     /// it, unless that turn is dead.
     pub(super) fn is_abandoned(&self, session: &SessionId, run: &RunId) -> Result<bool, StoreError> {
         let gate = self.gates.of(session);
+        if gate.is_held(run) {
+            return Ok(false);
+        }
         if self.storage.birth(session, run)?.is_some() {
             return self.is_left(&gate, session, run);
         }
@@ -64,7 +67,7 @@ impl Shared {
             read => read?,
         };
         let is_awaited = read.session.active_run().as_deref() == Some(run.as_str());
-        Ok(!gate.is_held(run) && (!is_awaited || self.is_dead(&gate, &read.session)))
+        Ok(!is_awaited || self.is_dead(&gate, &read.session))
     }
 
     fn close(&self, gate: &Gate, session: &SessionId, run: &RunId) -> Result<Closing, StoreError> {

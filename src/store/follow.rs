@@ -44,6 +44,7 @@ pub struct Follow {
     ending: Option<TerminalState>,
     /// Nothing more can come, although nobody said so in the journal.
     is_over: bool,
+    is_foreign: Option<bool>,
 }
 
 impl Store {
@@ -80,6 +81,7 @@ impl Store {
             seal: Seal::Open,
             ending: None,
             is_over: false,
+            is_foreign: None,
         })
     }
 }
@@ -197,8 +199,18 @@ impl Follow {
 
     /// Whether nobody ever ends the run for those who wait: it has not said a word, and may still, or it is another
     /// program's.
-    pub fn is_nobodys_to_end(&self) -> Result<bool, StoreError> {
-        Ok(self.read_to() == 0 || self.store.shared.storage.birth(&self.session, &self.run)?.is_none())
+    pub fn is_nobodys_to_end(&mut self) -> Result<bool, StoreError> {
+        Ok(self.read_to() == 0 || self.is_foreign()?)
+    }
+
+    /// Whether another program's. That does not change, and is looked at once.
+    fn is_foreign(&mut self) -> Result<bool, StoreError> {
+        if let Some(is_foreign) = self.is_foreign {
+            return Ok(is_foreign);
+        }
+        let is_foreign = self.store.shared.storage.birth(&self.session, &self.run)?.is_none();
+        self.is_foreign = Some(is_foreign);
+        Ok(is_foreign)
     }
 
     /// Whether nobody will append to the run any more, as far as anybody knows, whether or not it was ended.
