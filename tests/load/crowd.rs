@@ -253,7 +253,8 @@ fn report(scene: &Scene, memory: &[usize]) {
     let third = memory.len() / 3;
     let most = |part: &[usize]| *part.iter().max().unwrap();
     let (first, last) = (most(&memory[..third]), most(&memory[memory.len() - third..]));
-    eprintln!("memory: {:.1} MB at first, {:.1} MB in the end", megabytes(first), megabytes(last));
+    let over_time: Vec<usize> = memory.iter().map(|bytes| bytes / 1_000_000).collect();
+    eprintln!("memory: {:.1} MB at first, {:.1} MB in the end: {over_time:?}", megabytes(first), megabytes(last));
     let (mut calm, mut stuck) = (scene.calm.borrow_mut(), scene.stuck.borrow_mut());
     for part in [0.5, 0.99] {
         let (calm, stuck) = (quantile(&mut calm, part), quantile(&mut stuck, part));
