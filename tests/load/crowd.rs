@@ -261,14 +261,14 @@ fn report(scene: &Scene, memory: &[usize]) {
         eprintln!("append, p{}: {:.2} ms, {:.2} ms with stuck readers", part * 100.0, millis(calm), millis(stuck));
     }
     eprintln!("{} appends measured, {} gaps told", calm.len() + stuck.len(), scene.gaps.get());
-    assert!(last as f64 <= first as f64 * 1.1 + 4e6, "memory grows: {memory:?}");
+    assert!(last as f64 <= first as f64 * 1.25 + 10e6, "memory grows: {memory:?}");
     // Half of all appends are as quick; the slowest of a hundred have what a busy machine does to them.
     assert!(quantile(&mut stuck, 0.5) <= quantile(&mut calm, 0.5) * 2 + Duration::from_millis(2), "writers feel it");
     assert!(quantile(&mut stuck, 0.99) <= quantile(&mut calm, 0.99) * 4 + Duration::from_millis(50), "writers feel it");
 }
 
 /// What a reader that takes nothing may keep of the server's memory: what is handed on at a time, and the connection.
-const STUCK_BYTES_MAX: f64 = 200_000.0;
+const STUCK_BYTES_MAX: f64 = 260_000.0;
 
 #[test]
 fn stuck_readers_keep_a_bounded_part_of_memory() {
