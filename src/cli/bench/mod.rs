@@ -63,7 +63,7 @@ files of the same file system, measured in turns with ours), the ratio, and the 
 most twice the limit's time; `>= 0.8` wants at least 0.8 of its speed. A missed target changes no exit code: a busy
 machine misses some. With --json, one object a line.
 
-All of it takes about a minute and 1 GB. The temporary folder (lastword-bench-..) is removed at the end, also after
+All of it takes some two minutes and 1 GB. The temporary folder (lastword-bench-..) is removed at the end, also after
 Ctrl-C. Times mean something only on a disk like the one that is to be used: see --dir.";
 
 /// What can be measured alone.
