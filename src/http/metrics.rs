@@ -1,29 +1,15 @@
 //! What the server counts of itself, and the text in which it tells that and what the store counts.
 
 use std::fmt::Write;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use axum::http::StatusCode;
 
-use crate::meter::{Histogram, NANOS_BOUNDS, Spread};
+use crate::meter::{Counter, Histogram, NANOS_BOUNDS, Spread};
 
 /// Bounds of how many bytes a follower is behind.
 const LAG_BOUNDS: &[u64] = &[256, 1024, 4096, 16_384, 65_536, 262_144, 1_048_576, 16_777_216];
-
-/// A number that only grows.
-#[derive(Debug, Default)]
-pub(super) struct Counter(AtomicU64);
-
-impl Counter {
-    pub(super) fn add(&self, more: u64) {
-        self.0.fetch_add(more, Ordering::Relaxed);
-    }
-
-    fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
 
 /// A number of things that are there now.
 #[derive(Debug, Default)]
