@@ -10,17 +10,17 @@ use super::runs::with_cause;
 use super::ward::{Examined, Ward};
 use crate::model::SessionId;
 use crate::sidecar::load_metadata;
-use crate::storage::{IdentityFound, Inventory, LogFound};
+use crate::storage::{DirectoryListing, IdentityFound, LogFound};
 
 const REPLAY: &str = "put them into the journals, as the next writer would";
 const SET_ASIDE: &str = "move it to _kept/_commit_log, as the next writer would";
 
 impl Ward<'_> {
     /// Looks at the directory itself.
-    pub(super) fn examine_directory(&self, inventory: &Inventory) -> Examined {
+    pub(super) fn examine_directory(&self, listing: &DirectoryListing) -> Examined {
         let mut told = Examined::default();
         self.tell_of_identity(&mut told);
-        for (file, reason) in &inventory.troubles {
+        for (file, reason) in &listing.troubles {
             told.tell(self.of_trouble(None, file, reason));
         }
         for (session, file, reason) in self.files.look_at_tombstones().unwrap_or_default() {
@@ -31,10 +31,10 @@ impl Ward<'_> {
         }
         if !self.is_live {
             told.findings.extend(self.findings_of_log());
-            self.tell_of_leftovers(inventory, &mut told);
+            self.tell_of_leftovers(listing, &mut told);
             self.tell_of_foreign_index(&mut told);
         }
-        self.tell_of_strays(None, inventory.strays.clone(), &mut told);
+        self.tell_of_strays(None, listing.strays.clone(), &mut told);
         told
     }
 
@@ -113,8 +113,8 @@ impl Ward<'_> {
         }
     }
 
-    fn tell_of_leftovers(&self, inventory: &Inventory, told: &mut Examined) {
-        for (session, file) in &inventory.leftovers {
+    fn tell_of_leftovers(&self, listing: &DirectoryListing, told: &mut Examined) {
+        for (session, file) in &listing.leftovers {
             let finding = Finding::new(Code::DeletedLeftover, Severity::Warning, file.clone()).of(session);
             let message = "this session was deleted, and part of it is not in the trash yet";
             told.tell(finding.says(message, "move it to the trash, as the next writer would"));

@@ -29,7 +29,7 @@ pub use self::report::{Report, Summary};
 use self::rounds::go_round;
 use self::ward::Ward;
 use crate::model::SessionId;
-use crate::storage::{FileStorage, Inventory, Mode, OsDisk, SharedDisk, StorageError};
+use crate::storage::{DirectoryListing, FileStorage, Mode, OsDisk, SharedDisk, StorageError};
 
 /// Why the doctor could not do its work.
 #[derive(Debug, thiserror::Error)]
@@ -86,15 +86,15 @@ pub fn check_on(disk: SharedDisk, root: &Path, options: &DoctorOptions) -> Resul
 }
 
 fn look_over(ward: &Ward<'_>) -> Result<Report, DoctorError> {
-    let (sessions, inventory) = look_round(ward)?;
+    let (sessions, listing) = look_round(ward)?;
     let (mut report, mut behind) = (Report::default(), 0);
     go_round(ward, &sessions, |_, examined| {
         behind += u64::from(examined.is_index_behind);
         report.add(examined);
     });
-    match inventory {
-        Some(inventory) => {
-            report.add(ward.examine_directory(&inventory));
+    match listing {
+        Some(listing) => {
+            report.add(ward.examine_directory(&listing));
             ward.of_index(behind).into_iter().for_each(|finding| report.tell(finding));
         }
         None => ward.findings_of_log_about(&sessions).into_iter().for_each(|finding| report.tell(finding)),
@@ -110,14 +110,14 @@ fn open(disk: SharedDisk, root: &Path, options: &DoctorOptions, mode: Mode) -> R
 }
 
 /// The sessions to be looked at, and all that lies in the directory if no sessions were named.
-fn look_round(ward: &Ward<'_>) -> Result<(Vec<SessionId>, Option<Inventory>), DoctorError> {
-    let inventory = ward.files.inventory()?;
+fn look_round(ward: &Ward<'_>) -> Result<(Vec<SessionId>, Option<DirectoryListing>), DoctorError> {
+    let listing = ward.files.listing()?;
     let wanted = &ward.options.sessions;
-    if let Some(missing) = wanted.iter().find(|session| !inventory.sessions.contains(session)) {
+    if let Some(missing) = wanted.iter().find(|session| !listing.sessions.contains(session)) {
         return Err(DoctorError::NotFound { session: missing.clone() });
     }
     match wanted.is_empty() {
-        true => Ok((inventory.sessions.iter().cloned().collect(), Some(inventory))),
+        true => Ok((listing.sessions.iter().cloned().collect(), Some(listing))),
         false => Ok((wanted.clone(), None)),
     }
 }

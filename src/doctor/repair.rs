@@ -166,7 +166,7 @@ struct Drawn {
 /// Looks at everything and says what is to be done.
 fn draw_up(ward: &Ward<'_>) -> Result<Drawn, DoctorError> {
     let (mut report, mut actions) = (Report::default(), Vec::new());
-    let (sessions, inventory) = look_round(ward)?;
+    let (sessions, listing) = look_round(ward)?;
     let (mut behind, mut to_treat) = (0, Vec::new());
     go_round(ward, &sessions, |session, examined| {
         behind += u64::from(examined.is_index_behind);
@@ -179,9 +179,9 @@ fn draw_up(ward: &Ward<'_>) -> Result<Drawn, DoctorError> {
     report.summary.sessions = sessions.len() as u64;
     report.summary.is_live = ward.is_live;
     let mut directory = None;
-    match inventory {
-        Some(inventory) => {
-            let mut examined = ward.examine_directory(&inventory);
+    match listing {
+        Some(listing) => {
+            let mut examined = ward.examine_directory(&listing);
             examined.findings.extend(ward.of_index(behind));
             actions.extend(ward.actions_by_opening(&examined.findings));
             report.add(Examined { findings: examined.findings.clone(), ..Examined::default() });

@@ -4,18 +4,18 @@
 //! files.
 
 mod event;
+mod open_file_budget;
 mod progress;
 mod reader;
 mod replay;
 mod seek;
-mod shelf;
 mod summary;
 mod writer;
 
 pub use event::JournalEvent;
+pub use open_file_budget::OpenFileBudget;
 pub(crate) use progress::{Attached, Bell};
 pub use reader::{Found, JournalReader, ReadOptions, RunEvents, RunReader, read_events};
 pub use replay::{Replay, ReplayLimits, ReplayStatus, replay_session, runs_as_begun};
-pub use shelf::Shelf;
 pub use summary::{RunEnd, RunSummary, TerminalEvent, summarize};
 pub use writer::{AppendError, Appended, RunJournal};

@@ -6,8 +6,8 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
+use super::open_file_budget::OpenFileBudget;
 use super::progress::{Attached, Bell, Progress};
-use super::shelf::Shelf;
 use crate::clock::{Clock, Timestamp};
 use crate::format::{LineEncoder, LineShape, Record, Scanner};
 use crate::limits::{IDLE_LINES_BYTES_MAX, SEQ_MAX};
@@ -80,7 +80,7 @@ pub struct RunJournal {
     progress: Arc<Progress>,
     /// When it was last appended to. Nobody who asks need know exactly.
     last_used_micros: AtomicI64,
-    shelf: Arc<Shelf>,
+    open_files: Arc<OpenFileBudget>,
     /// Only whoever holds the pen counts.
     tally: Tally,
     own: Weak<RunJournal>,
@@ -96,7 +96,7 @@ struct Pen {
     lines: Vec<u8>,
     planned: Position,
     extent: u64,
-    /// Whether the writer holds no file open, and has no place on the shelf.
+    /// Whether the writer holds no file open, and has no place in the open-file budget.
     is_resting: bool,
     has_failed: bool,
 }
@@ -151,7 +151,7 @@ impl RunJournal {
         run: &RunId,
         opened: OpenedJournal,
         clock: Arc<dyn Clock>,
-        shelf: Arc<Shelf>,
+        open_files: Arc<OpenFileBudget>,
         meter: &Arc<Meter>,
     ) -> Arc<Self> {
         let position = Position { last_seq: opened.tail.last_seq, seal: opened.tail.seal };
@@ -175,7 +175,7 @@ impl RunJournal {
             waiting_count: AtomicUsize::new(0),
             progress: Arc::new(progress),
             last_used_micros: AtomicI64::new(0),
-            shelf,
+            open_files,
             tally: meter.tally(),
             own: own.clone(),
         })
@@ -374,7 +374,7 @@ impl RunJournal {
             return Written { outcome: Ok(Ticket::buffered()), bytes: 0, last_seq: pen.position.last_seq };
         }
         if std::mem::take(&mut pen.is_resting) {
-            self.shelf.take_place(&self.own);
+            self.open_files.take_place(&self.own);
         }
         let before = pen.position.last_seq;
         let written = pen.write(durability);

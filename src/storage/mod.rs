@@ -6,11 +6,11 @@
 
 mod commit;
 mod contract;
+mod directories;
 mod disk;
 mod error;
 mod files;
 mod finding;
-mod folders;
 mod layout;
 mod lock;
 mod os;
@@ -28,8 +28,8 @@ pub use error::StorageError;
 #[cfg(feature = "run")]
 pub(crate) use error::is_no_descriptor;
 pub use files::{
-    FileStorage, FilesOptions, IdentityFound, Inventory, LogFound, Mode, NewJournal, Purpose, RecordFound, RunFound,
-    SessionFound, Strays,
+    DirectoryListing, FileStorage, FilesOptions, IdentityFound, LogFound, Mode, NewJournal, Purpose, RecordFound,
+    RunFound, SessionFound, Strays,
 };
 pub use finding::Finding;
 pub use layout::Layout;

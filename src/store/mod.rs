@@ -38,7 +38,7 @@ use crate::cache::Cache;
 use crate::clock::{Clock, Timestamp};
 use crate::entropy::Entropy;
 use crate::index::Index;
-use crate::journal::{RunJournal, Shelf};
+use crate::journal::{OpenFileBudget, RunJournal};
 use crate::meter::Meter;
 use crate::storage::{
     Durability, FileStorage, FilesOptions, Finding, Holder, Mode, OsDisk, Purpose, SharedDisk, Storage,
@@ -57,7 +57,7 @@ struct Shared {
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
     gates: Gates,
-    shelf: Arc<Shelf>,
+    open_files: Arc<OpenFileBudget>,
     cache: Cache<Cached, StoreError>,
     index: Index,
     news: News,
@@ -130,7 +130,7 @@ impl Store {
     pub fn on_storage(storage: Arc<dyn Storage>, options: Options) -> Self {
         let (clock, entropy) = (options.clock.clone(), options.entropy.clone());
         options.meter.findings.add(storage.findings().len() as u64);
-        let (gates, shelf) = (Gates::new(clock.clone()), Arc::new(Shelf::new(options.open_journals_max)));
+        let (gates, open_files) = (Gates::new(clock.clone()), Arc::new(OpenFileBudget::new(options.open_journals_max)));
         let (cache, began_at) = (Cache::new(options.cache), clock.now());
         let index = Index::new(storage.clone(), clock.clone());
         let (news, unsettled) = (News::default(), Mutex::default());
@@ -140,7 +140,7 @@ impl Store {
                 clock,
                 entropy,
                 gates,
-                shelf,
+                open_files,
                 cache,
                 index,
                 news,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lastword::clock::{Clock, SystemClock};
 use lastword::entropy::SystemEntropy;
-use lastword::journal::{RunJournal, Shelf, read_events};
+use lastword::journal::{OpenFileBudget, RunJournal, read_events};
 use lastword::storage::{AppendFailure, Birth, FileStorage, FilesOptions, JournalWriter, Mode, OsDisk, Storage};
 use lastword::{Durability, Event, ReadOptions, RunId, SessionId, StorageError, Ticket};
 
@@ -60,7 +60,7 @@ fn events_that_wait_for_the_same_write_are_written_together() {
     let writes = Arc::new(AtomicUsize::new(0));
     opened.writer =
         Box::new(HeldWriter { journal: opened.writer, has_begun, go_on: Some(go_on), writes: writes.clone() });
-    let journal = RunJournal::new(&session, &run, opened, clock, Arc::new(Shelf::new(8)), &Arc::default());
+    let journal = RunJournal::new(&session, &run, opened, clock, Arc::new(OpenFileBudget::new(8)), &Arc::default());
     let append = || journal.append(&[Event::token("x")], Durability::Buffered).unwrap().last_seq;
     let mut seqs: Vec<u64> = std::thread::scope(|scope| {
         let mut threads = vec![scope.spawn(append)];

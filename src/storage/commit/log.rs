@@ -10,9 +10,9 @@ use std::sync::Arc;
 use super::options::CommitOptions;
 use super::stream::Stream;
 use crate::format::commit::{HEADER_BYTES, LogRecord, Logged, SegmentHeader, first_seq, record_bytes};
+use crate::storage::directories::ensure_dirs;
 use crate::storage::disk::{Access, DiskFile, SharedDisk, write_full};
 use crate::storage::error::{Attempt, StorageError};
-use crate::storage::folders::ensure_dirs;
 use crate::storage::layout::Layout;
 
 /// Why a record was not taken.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use super::overlay::{PatchedBytes, Patches};
 use super::record::RunRecord;
+use super::suspect_files::SuspectFiles;
 use super::tail::{FoundTail, find_tail};
-use super::unsure::Unsure;
 use super::write::{self, open_plain};
 use super::{FileStorage, Storage};
 use crate::format::LineShape;
@@ -64,11 +64,11 @@ impl FileStorage {
             return Err(not_found());
         }
         let file = optional(self.disk.open(&path, Access::Write)).attempt("open", &path)?.ok_or_else(not_found)?;
-        self.unsure.make_sure(&path, &*file).attempt("write again", &path)?;
+        self.suspects.make_sure(&path, &*file).attempt("write again", &path)?;
         let len = file.stat().attempt("look at", &path)?.len;
         let mut found = find_tail(&*file, len, &LineShape::new(session, run)).attempt("read", &path)?;
         self.admit(session, run, &mut found)?;
-        self.mend_tail(session, run, &*file, &mut found).inspect_err(|_| self.unsure.note(&path))?;
+        self.mend_tail(session, run, &*file, &mut found).inspect_err(|_| self.suspects.note(&path))?;
         self.sync_folders_of(session)?;
         self.opened(session, run, found.tail)
     }
@@ -164,7 +164,7 @@ impl FileStorage {
             extent: tail.extent,
             closed: None,
             disk: self.raw.clone(),
-            unsure: self.unsure.clone(),
+            suspects: self.suspects.clone(),
             stream,
             committer,
             run: run.clone(),
@@ -241,7 +241,7 @@ struct FileJournal {
     /// Why it does no more. Boxed, because each append looks here and finds nothing.
     closed: Option<Box<StorageError>>,
     disk: SharedDisk,
-    unsure: Arc<Unsure>,
+    suspects: Arc<SuspectFiles>,
     stream: Arc<Stream>,
     committer: Arc<Committer>,
     run: RunId,
@@ -357,7 +357,7 @@ impl FileJournal {
 
     /// After a failed write nobody knows what the file holds.
     fn latch(&mut self, kept_bytes: usize, error: StorageError) -> AppendFailure {
-        self.unsure.note(self.stream.path());
+        self.suspects.note(self.stream.path());
         self.file = None;
         let source = Box::new(error.clone());
         self.closed.get_or_insert_with(|| Box::new(StorageError::Latched { run: self.run.clone(), source }));

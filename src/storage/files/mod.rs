@@ -1,20 +1,20 @@
 //! Local files as storage: a data directory that the reference program can read too.
 
-mod diagnosis;
+mod checks;
 mod documents;
-mod graves;
 mod groups;
 mod index;
-mod inventory;
 mod journals;
-mod mend;
+mod listing;
+mod log_scan;
 mod overlay;
 mod record;
+mod repair_ops;
 mod replay;
-mod survey;
+mod suspect_files;
 mod tail;
+mod tombstone_filter;
 mod trash;
-mod unsure;
 mod watched;
 mod write;
 
@@ -26,23 +26,23 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 
-pub use self::diagnosis::{IdentityFound, LogFound};
-use self::graves::Graves;
-pub use self::inventory::{Inventory, RecordFound, RunFound, SessionFound, Strays};
+pub use self::checks::{IdentityFound, LogFound};
 use self::journals::FileBytes;
-pub use self::mend::NewJournal;
+pub use self::listing::{DirectoryListing, RecordFound, RunFound, SessionFound, Strays};
+use self::log_scan::store_of_log;
 use self::overlay::Overlay;
-use self::survey::store_of_log;
-use self::unsure::Unsure;
+pub use self::repair_ops::NewJournal;
+use self::suspect_files::SuspectFiles;
+use self::tombstone_filter::TombstoneFilter;
 use self::watched::WatchedDisk;
 use super::commit::{CommitOptions, Committer, Latch};
 use super::contract::{
     Birth, Document, DocumentEntry, DocumentHead, JournalBytes, OpenedJournal, ProcessGroup, Put, PutOutcome, Storage,
 };
+use super::directories;
 use super::disk::{Disk, SharedDisk};
 use super::error::{Attempt, StorageError, optional};
 use super::finding::Finding;
-use super::folders;
 use super::layout::{Layout, REPAIR_TEMP_PREFIX, TEMP_PREFIX};
 use super::lock::{self, Holder, WriterLock};
 use crate::clock::Clock;
@@ -113,7 +113,7 @@ pub struct FileStorage {
     put_gates: Vec<Mutex<()>>,
     /// Folders that are known to be durable in the one above.
     durable_dirs: Mutex<HashSet<PathBuf>>,
-    unsure: Arc<Unsure>,
+    suspects: Arc<SuspectFiles>,
     latch: Arc<Latch>,
     /// None for a reader.
     committer: Option<Arc<Committer>>,
@@ -121,7 +121,7 @@ pub struct FileStorage {
     overlay: OnceLock<Overlay>,
     findings: Vec<Finding>,
     store: Option<String>,
-    graves: Graves,
+    deleted_filter: TombstoneFilter,
     boot_id: String,
     core_dir: Option<PathBuf>,
     /// Whether another program's list of the sessions is known to be out of the way.
@@ -144,7 +144,7 @@ impl FileStorage {
     pub fn open(disk: SharedDisk, root: &Path, options: FilesOptions) -> Result<Self, StorageError> {
         let layout = Layout::new(root);
         if options.mode == Mode::Write {
-            folders::ensure_dirs(&*disk, root)?;
+            directories::ensure_dirs(&*disk, root)?;
         } else if optional(disk.stat(root)).attempt("open", root)?.is_none() {
             return Err(StorageError::NoDirectory { path: root.to_owned() });
         }
@@ -152,12 +152,12 @@ impl FileStorage {
         let mut storage = FileStorage {
             boot_id: disk.boot_id(),
             durable_dirs: Mutex::default(),
-            unsure: Arc::default(),
+            suspects: Arc::default(),
             committer: None,
             overlay: OnceLock::new(),
             findings: Vec::new(),
             store: None,
-            graves: Graves::unknown(),
+            deleted_filter: TombstoneFilter::unknown(),
             put_gates: (0..PUT_GATES).map(|_| Mutex::new(())).collect(),
             clock: options.clock,
             entropy: options.entropy,
@@ -173,13 +173,13 @@ impl FileStorage {
         if options.mode == Mode::Write {
             let lock = storage.take_lock(options.allow_network_fs)?;
             if lock.is_unsure() {
-                storage.unsure.note_all();
+                storage.suspects.note_all();
             }
             storage.lock = Some(lock);
         }
         storage.store = storage.check_identity()?;
         if options.mode == Mode::Write {
-            storage.graves = Graves::only(&storage.tidy()?);
+            storage.deleted_filter = TombstoneFilter::only(&storage.tidy()?);
             storage.begin_committing(options.commit, options.meter)?;
         }
         Ok(storage)
@@ -304,7 +304,7 @@ impl FileStorage {
         if let Some(above) = path.parent().filter(|above| *above != self.layout.root()) {
             self.ensure_dirs(above)?;
         }
-        folders::ensure_dirs(&*self.disk, path)?;
+        directories::ensure_dirs(&*self.disk, path)?;
         let mut known = self.durable_dirs.lock();
         if known.len() >= KNOWN_DIRS_MAX {
             known.clear();
@@ -438,7 +438,7 @@ impl Storage for FileStorage {
     }
 
     fn is_deleted(&self, session: &SessionId) -> Result<bool, StorageError> {
-        if !self.graves.may_hold(session) {
+        if !self.deleted_filter.may_hold(session) {
             return Ok(false);
         }
         let path = self.layout.tombstone(session);

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::log_scan::LogScan;
 use super::replay::{Patch, Rebuilt};
-use super::survey::Survey;
 use super::write::open_plain;
 use crate::model::{RunId, SessionId};
 use crate::storage::contract::JournalBytes;
@@ -30,8 +30,8 @@ pub(super) struct Patches {
 
 impl Overlay {
     pub(super) fn of(disk: &dyn Disk, layout: &Layout, store: &str) -> Result<Self, StorageError> {
-        let survey = Survey::of(disk, layout, store)?;
-        let contents = survey.contents();
+        let scan = LogScan::of(disk, layout, store)?;
+        let contents = scan.contents();
         let mut overlay = Overlay::default();
         for (key, records) in &contents.runs {
             let path = layout.journal(&key.0, &key.1);

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use super::survey::{LogContents, RunRecords, Survey, open_segment};
+use super::log_scan::{LogContents, LogScan, RunRecords, open_segment};
 use super::{FileStorage, Storage};
 use crate::entropy::uuid4;
 use crate::format::commit::{Logged, first_seq};
@@ -80,21 +80,21 @@ impl FileStorage {
         store: &str,
         options: CommitOptions,
     ) -> Result<Reopened, StorageError> {
-        let survey = Survey::of(&*self.disk, &self.layout, store)?;
+        let scan = LogScan::of(&*self.disk, &self.layout, store)?;
         let mut findings = Vec::new();
-        for file in &survey.foreign {
+        for file in &scan.foreign {
             let message =
                 "this commit log belongs to another store; it was not replayed and is kept in _kept/_commit_log";
             findings.push(self.set_aside(file.index, "foreign_log", message)?);
         }
-        for file in &survey.damaged {
+        for file in &scan.damaged {
             let message = "this part of the commit log begins with no header; it was not replayed and is kept in \
                            _kept/_commit_log";
             findings.push(self.set_aside(file.index, "checksum_mismatch", message)?);
         }
-        let contents = survey.contents();
+        let contents = scan.contents();
         self.replay(&contents, &mut findings)?;
-        let found = self.found_log(&survey, options)?;
+        let found = self.found_log(&scan, options)?;
         let mut log = Log::new(raw.clone(), self.layout.clone(), store, options, found);
         if !contents.runs.is_empty() {
             log.retire()?;
@@ -103,9 +103,9 @@ impl FileStorage {
     }
 
     /// The files of the log, to be used again. One whose header says nothing may hold anything, and is filled first.
-    fn found_log(&self, survey: &Survey, options: CommitOptions) -> Result<FoundLog, StorageError> {
+    fn found_log(&self, scan: &LogScan, options: CommitOptions) -> Result<FoundLog, StorageError> {
         let mut slots = Vec::new();
-        for file in &survey.own {
+        for file in &scan.own {
             slots.push(Slot {
                 index: file.index,
                 file: open_segment(&*self.disk, &self.layout, file.index)?,
@@ -113,7 +113,7 @@ impl FileStorage {
                 is_used: file.header.is_some(),
             });
         }
-        Ok(FoundLog { slots, newest: survey.newest + self.jump(), next_index: survey.next_index })
+        Ok(FoundLog { slots, newest: scan.newest + self.jump(), next_index: scan.next_index })
     }
 
     /// How many numbers of segments are left out. A crash may have taken the header of a segment and left its records,

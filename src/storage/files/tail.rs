@@ -64,31 +64,31 @@ fn tail_by_last_line(file: &dyn DiskFile, len: u64, shape: &LineShape) -> io::Re
 
 fn tail_by_scan(file: &dyn DiskFile, shape: &LineShape) -> io::Result<FoundTail> {
     let mut scanner = Scanner::new(shape.clone(), 0);
-    let mut survey = Survey::default();
+    let mut scan = TailScan::default();
     loop {
         while let Some(record) = scanner.next_record() {
-            survey.note(&record);
+            scan.note(&record);
         }
         let offset = scanner.fed_to();
         if scanner.feed(READ_CHUNK_BYTES, |room| read_full(file, room, offset))? == 0 {
             break;
         }
     }
-    survey.found.tail.extent = scanner.line_start();
+    scan.found.tail.extent = scanner.line_start();
     while let Some(record) = scanner.next_of_tail() {
-        survey.note_unfinished(&record);
+        scan.note_unfinished(&record);
     }
-    Ok(survey.finish(scanner.fed_to()))
+    Ok(scan.finish(scanner.fed_to()))
 }
 
 #[derive(Default)]
-struct Survey {
+struct TailScan {
     found: FoundTail,
     /// Damaged lines behind the last good one, each of which may have had a number.
     unknown: u64,
 }
 
-impl Survey {
+impl TailScan {
     fn note(&mut self, record: &Record<'_>) {
         match record {
             Record::Damage(Damage { kind: DamageKind::GluedRecords, .. }) => {}

@@ -40,7 +40,7 @@ impl FileStorage {
         self.retire_foreign_index()?;
         self.secure_journals_of(session)?;
         self.ensure_dirs(&self.layout.tombstones())?;
-        self.graves.note(session);
+        self.deleted_filter.note(session);
         self.replace(&self.layout.tombstone(session), &write::to_json_line(&tombstone))?;
         self.move_parts(session, &tombstone.generation)?;
         Ok(true)

@@ -1,4 +1,4 @@
-//! Journals whose last write failed in this process, or all of them if a sync failed in this boot of the machine.
+//! Suspect journals: those whose last write failed in this process, or all of them after a failed fsync in this boot.
 //!
 //! A kernel marks pages clean although it could not write them, and the next sync says that all is well. What is still
 //! to be read of such a journal is therefore written once more before anything is added to it.
@@ -13,16 +13,16 @@ use parking_lot::Mutex;
 use crate::limits::READ_CHUNK_BYTES;
 use crate::storage::disk::{DiskFile, read_full, write_full};
 
-/// The journals that nobody can be sure of.
+/// The journals whose page cache may differ from the medium.
 #[derive(Debug, Default)]
-pub(super) struct Unsure {
+pub(super) struct SuspectFiles {
     all: AtomicBool,
     /// Those that were made sure in spite of that.
     sure: Mutex<HashSet<PathBuf>>,
     paths: Mutex<HashSet<PathBuf>>,
 }
 
-impl Unsure {
+impl SuspectFiles {
     /// Nobody can be sure of any journal that was not made sure since.
     pub(super) fn note_all(&self) {
         self.all.store(true, Ordering::Release);

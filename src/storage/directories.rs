@@ -1,4 +1,4 @@
-//! How a folder comes into being so that it survives a power cut.
+//! Durable creation of directories.
 
 use std::io;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The journals that hold a file open: only so many, and a newcomer takes the place of the one not used for longest.
+//! The open-file budget of run journals: an LRU that closes the file of the least recently used journal.
 
 use std::sync::{Arc, Weak};
 
@@ -6,17 +6,18 @@ use parking_lot::Mutex;
 
 use super::writer::RunJournal;
 
-/// The places for open journals of one store. Looked at when a journal opens its file, not when it appends.
+/// At most `places_max` journals of one store hold a file open. Consulted when a journal opens its file, not on each
+/// append.
 #[derive(Debug)]
-pub struct Shelf {
+pub struct OpenFileBudget {
     places_max: usize,
     places: Mutex<Vec<Weak<RunJournal>>>,
 }
 
-impl Shelf {
-    /// Room for so many.
+impl OpenFileBudget {
+    /// A budget of `places_max` files.
     pub fn new(places_max: usize) -> Self {
-        Shelf { places_max: places_max.max(1), places: Mutex::default() }
+        OpenFileBudget { places_max: places_max.max(1), places: Mutex::default() }
     }
 
     /// Makes room for a journal that is about to open its file, and notes it. One that is being appended to keeps its

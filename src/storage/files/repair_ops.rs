@@ -1,5 +1,5 @@
-//! What a repair does to files: whatever it replaces or moves is kept first, under a name that its bytes decide, so that a
-//! repair that was interrupted and made again leaves what one that was not interrupted leaves.
+//! Repair operations on files. Each keeps what it replaces or moves, under a name derived from its bytes, so that a repair
+//! that is interrupted and repeated has the same result as one that is not.
 
 use std::path::{Path, PathBuf};
 

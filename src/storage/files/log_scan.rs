@@ -1,4 +1,4 @@
-//! The commit log as it lies in a directory: which of its files count, and what they say of each run. Changes nothing.
+//! Reading the commit log: which segments are live, and the records of each run. Changes nothing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(super) struct SegmentFile {
 
 /// The files of a log.
 #[derive(Debug, Default)]
-pub(super) struct Survey {
+pub(super) struct LogScan {
     /// Those of this store, and those that say nothing; the oldest first.
     pub(super) own: Vec<SegmentFile>,
     /// Those of another store.
@@ -56,28 +56,28 @@ pub(super) struct LogContents<'a> {
     pub(super) damage: Vec<(u32, u64)>,
 }
 
-impl Survey {
+impl LogScan {
     /// Looks at the log of this store.
     pub(super) fn of(disk: &dyn Disk, layout: &Layout, store: &str) -> Result<Self, StorageError> {
         let folder = layout.commit_log();
         let names = optional(disk.read_dir(&folder)).attempt("list", &folder)?.unwrap_or_default();
-        let mut survey = Survey::default();
+        let mut scan = LogScan::default();
         for name in &names {
             let Some(index) = Layout::segment_index_of(&name.name) else { continue };
-            survey.next_index = survey.next_index.max(index.saturating_add(1));
+            scan.next_index = scan.next_index.max(index.saturating_add(1));
             if let Some(file) = look_at(disk, layout, index)? {
                 let is_foreign = file.header.as_ref().is_some_and(|header| header.store != store);
                 let place = match (is_foreign, file.is_damaged) {
-                    (true, _) => &mut survey.foreign,
-                    (false, true) => &mut survey.damaged,
-                    (false, false) => &mut survey.own,
+                    (true, _) => &mut scan.foreign,
+                    (false, true) => &mut scan.damaged,
+                    (false, false) => &mut scan.own,
                 };
                 place.push(file);
             }
         }
-        survey.own.sort_by_key(|file| (file.header.as_ref().map_or(0, |header| header.number), file.index));
-        survey.read_live(disk, layout)?;
-        Ok(survey)
+        scan.own.sort_by_key(|file| (file.header.as_ref().map_or(0, |header| header.number), file.index));
+        scan.read_live(disk, layout)?;
+        Ok(scan)
     }
 
     fn read_live(&mut self, disk: &dyn Disk, layout: &Layout) -> Result<(), StorageError> {
@@ -144,8 +144,8 @@ impl LogContents<'_> {
 
 /// The store that the log in a directory belongs to, if all of its files that say so agree.
 pub(super) fn store_of_log(disk: &dyn Disk, layout: &Layout) -> Result<Option<String>, StorageError> {
-    let survey = Survey::of(disk, layout, "")?;
-    let mut stores = survey.foreign.into_iter().filter_map(|file| file.header).map(|header| header.store);
+    let scan = LogScan::of(disk, layout, "")?;
+    let mut stores = scan.foreign.into_iter().filter_map(|file| file.header).map(|header| header.store);
     let first = stores.next();
     Ok(first.filter(|first| stores.all(|other| other == *first)))
 }

@@ -1,4 +1,4 @@
-//! Which sessions may have a tombstone, in a few kilobytes, so that most reads need not look for one.
+//! A Bloom filter over the ids of deleted sessions, so that most reads need not stat a tombstone.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,21 +11,21 @@ const WORDS: usize = 1024;
 /// Only a writer can know, because nobody else deletes while it holds the lock. It notes an id before the tombstone is
 /// written; what counts is still the tombstone.
 #[derive(Debug)]
-pub(super) struct Graves {
+pub(super) struct TombstoneFilter {
     bits: Box<[AtomicU64]>,
 }
 
-impl Graves {
+impl TombstoneFilter {
     /// Nothing is known: each session may have been deleted.
     pub(super) fn unknown() -> Self {
-        Graves { bits: (0..WORDS).map(|_| AtomicU64::new(u64::MAX)).collect() }
+        TombstoneFilter { bits: (0..WORDS).map(|_| AtomicU64::new(u64::MAX)).collect() }
     }
 
     /// These are all the sessions that were deleted.
     pub(super) fn only<'a>(deleted: impl IntoIterator<Item = &'a SessionId>) -> Self {
-        let graves = Graves { bits: (0..WORDS).map(|_| AtomicU64::new(0)).collect() };
-        deleted.into_iter().for_each(|session| graves.note(session));
-        graves
+        let filter = TombstoneFilter { bits: (0..WORDS).map(|_| AtomicU64::new(0)).collect() };
+        deleted.into_iter().for_each(|session| filter.note(session));
+        filter
     }
 
     /// Notes that a session may be deleted from now on.
@@ -54,11 +54,11 @@ mod tests {
     fn who_was_noted_may_be_deleted_and_hardly_anybody_else() {
         let ids = |range: std::ops::Range<u32>| range.map(|at| SessionId::parse(&format!("id-{at}")).unwrap());
         let deleted: Vec<_> = ids(0..100).collect();
-        let graves = Graves::only(&deleted);
-        assert!(deleted.iter().all(|session| graves.may_hold(session)));
-        assert!(ids(100..1_100).filter(|session| graves.may_hold(session)).count() < 20);
-        graves.note(&SessionId::parse("late").unwrap());
-        assert!(graves.may_hold(&SessionId::parse("late").unwrap()));
-        assert!(ids(0..1_000).all(|session| Graves::unknown().may_hold(&session)));
+        let filter = TombstoneFilter::only(&deleted);
+        assert!(deleted.iter().all(|session| filter.may_hold(session)));
+        assert!(ids(100..1_100).filter(|session| filter.may_hold(session)).count() < 20);
+        filter.note(&SessionId::parse("late").unwrap());
+        assert!(filter.may_hold(&SessionId::parse("late").unwrap()));
+        assert!(ids(0..1_000).all(|session| TombstoneFilter::unknown().may_hold(&session)));
     }
 }

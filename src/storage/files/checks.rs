@@ -1,9 +1,9 @@
-//! What is wrong with the files that belong to no session: the store's identity and the commit log. Changes nothing.
+//! Checks of the files that belong to no session: identity, tombstones, commit log. Changes nothing.
 
 use std::path::PathBuf;
 
+use super::log_scan::{LogContents, LogScan};
 use super::replay::Patch;
-use super::survey::{LogContents, Survey};
 use super::trash::Tombstone;
 use super::write::{open_plain, read_small};
 use super::{FORMAT_VERSION, FileStorage, Identity};
@@ -106,18 +106,18 @@ impl FileStorage {
     /// What is to be said of the commit log, for somebody who only reads.
     pub fn look_at_log(&self) -> Result<Vec<LogFound>, StorageError> {
         let store = self.store.clone().unwrap_or_default();
-        let survey = match Survey::of(&*self.disk, &self.layout, &store) {
+        let scan = match LogScan::of(&*self.disk, &self.layout, &store) {
             Err(StorageError::NewerFormat { path, .. }) => {
                 return Ok(vec![LogFound::Newer { file: self.layout.relative(&path) }]);
             }
-            survey => survey?,
+            scan => scan?,
         };
         let segment = |index| self.layout.relative(&self.layout.segment(index));
         let mut found: Vec<LogFound> =
-            survey.foreign.iter().map(|file| LogFound::Foreign { file: segment(file.index) }).collect();
+            scan.foreign.iter().map(|file| LogFound::Foreign { file: segment(file.index) }).collect();
         let damaged = |file, offset| LogFound::Damaged { file: segment(file), offset };
-        found.extend(survey.damaged.iter().map(|file| damaged(file.index, None)));
-        let contents = survey.contents();
+        found.extend(scan.damaged.iter().map(|file| damaged(file.index, None)));
+        let contents = scan.contents();
         found.extend(contents.damage.iter().map(|(index, place)| damaged(*index, Some(*place))));
         let (before, mut is_live) = (found.len(), false);
         for (session, run) in contents.runs.keys() {
@@ -128,7 +128,7 @@ impl FileStorage {
             }
         }
         if is_live && found.len() == before {
-            let newest = survey.own.last().map_or(0, |file| file.index);
+            let newest = scan.own.last().map_or(0, |file| file.index);
             found.push(LogFound::NotRetired { file: segment(newest) });
         }
         Ok(found)

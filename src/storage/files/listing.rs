@@ -1,5 +1,4 @@
-//! What lies in a data directory, for whoever looks after all of it: sessions, journals, and what belongs to nobody.
-//! Reads names, lengths and rights, and changes nothing.
+//! A listing of the data directory for the doctor: sessions, journals, temp files, permissions. Changes nothing.
 
 use std::collections::{BTreeSet, HashSet};
 use std::io;
@@ -24,7 +23,7 @@ pub struct Strays {
 
 /// All that lies in a data directory.
 #[derive(Debug, Default)]
-pub struct Inventory {
+pub struct DirectoryListing {
     /// Every session of which anything is there, but for deleted ones.
     pub sessions: BTreeSet<SessionId>,
     /// Parts of deleted sessions that are not in the trash.
@@ -83,8 +82,8 @@ pub struct SessionFound {
 
 impl FileStorage {
     /// Looks at all of the directory but into the folders of the sessions' journals.
-    pub fn inventory(&self) -> Result<Inventory, StorageError> {
-        let mut found = Inventory::default();
+    pub fn listing(&self) -> Result<DirectoryListing, StorageError> {
+        let mut found = DirectoryListing::default();
         // If that cannot be told, it is told below.
         let deleted = self.deleted_sessions().unwrap_or_default();
         self.note_root(&deleted, &mut found)?;
@@ -100,7 +99,7 @@ impl FileStorage {
         Ok(found)
     }
 
-    fn note_root(&self, deleted: &HashSet<SessionId>, found: &mut Inventory) -> Result<(), StorageError> {
+    fn note_root(&self, deleted: &HashSet<SessionId>, found: &mut DirectoryListing) -> Result<(), StorageError> {
         let root = self.layout.root();
         found.strays.open.extend(open_to_others(&optional(self.disk.stat(root)).attempt("look at", root)?, root));
         for (entry, stat) in self.look_into(root)? {
@@ -113,7 +112,7 @@ impl FileStorage {
     }
 
     /// Folders named after sessions.
-    fn note_folders(&self, above: &Path, deleted: &HashSet<SessionId>, found: &mut Inventory) {
+    fn note_folders(&self, above: &Path, deleted: &HashSet<SessionId>, found: &mut DirectoryListing) {
         for (entry, stat) in or_trouble(&mut found.troubles, &self.layout, above, self.look_into(above)) {
             let path = above.join(&entry.name);
             found.strays.note(&self.layout, &path, &entry, &stat);
@@ -198,7 +197,7 @@ fn or_trouble(troubles: &mut Troubles, layout: &Layout, folder: &Path, names: Re
     })
 }
 
-impl Inventory {
+impl DirectoryListing {
     fn note_session(&mut self, session: Option<SessionId>, deleted: &HashSet<SessionId>, path: PathBuf) {
         match session {
             Some(session) if deleted.contains(&session) => self.leftovers.push((session, path)),
