@@ -109,6 +109,15 @@ fn attachments_that_only_the_application_knows_are_kept_for_it() {
     assert_eq!(context.messages, [ContextMessage::User { text: String::new(), attachments }]);
 }
 
+/// A property test found the line separator: it is not empty, and no address either.
+#[test]
+fn an_attachment_whose_address_is_blank_is_not_sent_to_a_provider() {
+    for blank in ["", " ", "\u{2028}"] {
+        let image = json!({"type": "image_url", "image_url": {"url": blank}});
+        check(json!({"pending_user_message": "a", "pending_attachments": [image]}), json!([user("a")]));
+    }
+}
+
 #[test]
 fn a_pending_message_comes_last() {
     let rows = json!([user("a"), assistant("b")]);

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::{Context, ContextCall, ContextMessage};
 use crate::model::json::quote;
+use crate::model::text::trim;
 
 /// What a user's message says that is nothing but attachments which a provider would not understand.
 const ONLY_ATTACHMENTS: &str = "(attachments)";
@@ -83,7 +84,7 @@ fn write_text_part(out: &mut String, text: &str) {
 /// Whether an attachment is a part of content as the endpoint defines it, whole and readable by every JSON reader.
 fn is_content_part(json: &str) -> bool {
     let Ok(part) = serde_json::from_str::<Value>(json) else { return false };
-    let has_text = |pointer| part.pointer(pointer).and_then(Value::as_str).is_some_and(|text| !text.is_empty());
+    let has_text = |pointer| part.pointer(pointer).and_then(Value::as_str).is_some_and(|text| !trim(text).is_empty());
     match part["type"].as_str() {
         Some("image_url") => has_text("/image_url/url"),
         Some("input_audio") => has_text("/input_audio/data") && has_text("/input_audio/format"),
