@@ -28,10 +28,11 @@ pub const IDLE_LINES_BYTES_MAX: usize = 64 * 1024;
 
 /// Journal files kept open for appending at the same time, unless the options say otherwise: half of the files that the
 /// system lets a process open, but not fewer and not more than these.
-pub const OPEN_JOURNALS: std::ops::RangeInclusive<usize> = 64..=8192;
+pub const OPEN_JOURNALS: std::ops::RangeInclusive<usize> = 4..=8192;
 
-/// Journals that nobody appends to any more whose files stay open until the commit log needs them no more.
-pub const LEFT_JOURNALS_MAX: usize = 64;
+/// Abandoned journals whose files stay open until the commit log needs them no more: a part of the files that the system
+/// lets a process open, but not fewer and not more than these.
+pub const LEFT_JOURNALS: std::ops::RangeInclusive<usize> = 2..=64;
 
 /// Bytes of lines that wait to become durable. Whoever appends beyond them waits until they are.
 pub const COMMIT_LINES_BYTES_MAX: usize = 8 * 1024 * 1024;

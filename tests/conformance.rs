@@ -1,15 +1,13 @@
 //! What every storage backend must do, checked for each of them: files on a real disk, files on the simulated one.
 
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
 use lastword::clock::{ManualClock, Timestamp};
-use lastword::entropy::SystemEntropy;
 use lastword::storage::sim::SimDisk;
 use lastword::storage::{
-    Access, Birth, CommitOptions, DirEntry, Disk, DiskFile, DiskLock, Durability, Expected, FileStat, FileStorage,
-    FilesOptions, Mode, OsDisk, Purpose, Put, PutOutcome, Seal, SharedDisk, Storage, StorageError,
+    Access, Birth, CommitOptions, Durability, Expected, FileStorage, FilesOptions, Mode, OsDisk, Put, PutOutcome, Seal,
+    SharedDisk, Storage, StorageError,
 };
 use lastword::{Revision, RunId, SessionId};
 
@@ -24,14 +22,10 @@ struct Backend {
 impl Backend {
     fn open(&self, mode: Mode) -> Result<Arc<dyn Storage>, StorageError> {
         let options = FilesOptions {
-            mode,
-            purpose: Purpose::Serve,
             allow_network_fs: true,
             clock: Arc::new(ManualClock::at(Timestamp::from_seconds(1.0))),
-            entropy: Arc::new(SystemEntropy),
-            core_dir: None,
             commit: CommitOptions { segment_bytes: 4096, ..CommitOptions::default() },
-            meter: Arc::default(),
+            ..FilesOptions::in_mode(mode)
         };
         Ok(Arc::new(FileStorage::open(self.disk.clone(), &self.root, options)?))
     }
@@ -309,71 +303,12 @@ fn overwrite(backend: &Backend, path: &Path, bytes: &[u8]) {
     assert_eq!(file.write_at(bytes, 0).unwrap(), bytes.len());
 }
 
-/// A disk that says it lies on a network file system.
-#[derive(Debug)]
-struct NetworkDisk(SimDisk);
-
-impl Disk for NetworkDisk {
-    fn network_file_system(&self, _: &Path) -> io::Result<Option<&'static str>> {
-        Ok(Some("NFS"))
-    }
-    fn open(&self, path: &Path, access: Access) -> io::Result<Box<dyn DiskFile>> {
-        self.0.open(path, access)
-    }
-    fn stat(&self, path: &Path) -> io::Result<FileStat> {
-        self.0.stat(path)
-    }
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.0.rename(from, to)
-    }
-    fn remove_file(&self, path: &Path) -> io::Result<()> {
-        self.0.remove_file(path)
-    }
-    fn create_dir(&self, path: &Path) -> io::Result<()> {
-        self.0.create_dir(path)
-    }
-    fn read_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
-        self.0.read_dir(path)
-    }
-    fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        self.0.sync_dir(path)
-    }
-    fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>> {
-        self.0.lock(path)
-    }
-
-    fn is_locked(&self, path: &Path) -> io::Result<bool> {
-        self.0.is_locked(path)
-    }
-
-    fn make_private(&self, path: &Path) -> io::Result<()> {
-        self.0.make_private(path)
-    }
-    fn boot_id(&self) -> String {
-        self.0.boot_id()
-    }
-}
-
 #[test]
 fn a_network_file_system_is_written_only_if_allowed_and_always_read() {
     let open = |disk: SharedDisk, mode, allow_network_fs| {
-        let (clock, entropy) = (Arc::new(ManualClock::at(Timestamp::from_seconds(1.0))), Arc::new(SystemEntropy));
-        FileStorage::open(
-            disk,
-            Path::new("/data"),
-            FilesOptions {
-                mode,
-                purpose: Purpose::Serve,
-                allow_network_fs,
-                clock,
-                entropy,
-                core_dir: None,
-                commit: CommitOptions::default(),
-                meter: Arc::default(),
-            },
-        )
+        FileStorage::open(disk, Path::new("/data"), FilesOptions { allow_network_fs, ..FilesOptions::in_mode(mode) })
     };
-    let disk: SharedDisk = Arc::new(NetworkDisk(SimDisk::new()));
+    let disk: SharedDisk = Arc::new(SimDisk::new().on_network_file_system("NFS"));
     let refused = open(disk.clone(), Mode::Write, false);
     assert!(matches!(refused, Err(StorageError::NetworkFileSystem { kind: "NFS", .. })), "{refused:?}");
     open(disk.clone(), Mode::Write, true).unwrap();

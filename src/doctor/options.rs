@@ -76,14 +76,12 @@ impl fmt::Debug for DoctorOptions {
 impl DoctorOptions {
     pub(super) fn files(&self, mode: Mode) -> FilesOptions {
         FilesOptions {
-            mode,
             purpose: Purpose::Repair,
             allow_network_fs: self.allow_network_fs,
             clock: self.clock.clone(),
             entropy: self.entropy.clone(),
             core_dir: self.core_dir.clone(),
-            commit: crate::storage::CommitOptions::default(),
-            meter: Arc::default(),
+            ..FilesOptions::in_mode(mode)
         }
     }
 }

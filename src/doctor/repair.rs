@@ -293,7 +293,7 @@ impl Ward<'_> {
             (Treatment::Document(new), Some(id)) => self.replace_document(id, &new),
             (Treatment::Temp(file), _) => self.files.set_temp_aside(&file).map_err(|error| with_cause(&error)),
             (Treatment::Private(file), _) => {
-                self.files.make_private(&file).map(|()| None).map_err(|error| with_cause(&error))
+                self.files.make_private(&file).map(|_| None).map_err(|error| with_cause(&error))
             }
             (Treatment::Journal(_) | Treatment::Document(_), None) => unreachable!("these belong to a session"),
         }

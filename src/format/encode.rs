@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::line::{CRC_KEY, LineShape, checksum_digits};
+use super::checksum::{CRC_KEY, checksum_digits};
+use super::line::LineShape;
 use crate::clock::Timestamp;
 use crate::model::{Event, RunId, SessionId, TerminalState, quote};
 

@@ -13,11 +13,11 @@ use crate::limits::SEQ_MAX;
 use crate::model::fold::{FoldEvent, seconds_of};
 use crate::model::{Fields, RunId, SessionId, Truth, is_truthy, python_text, text_of};
 
-use super::scan::DamageKind;
+use super::checksum::{CRC_BYTES, CRC_KEY, checksum_behind, checksum_of, looks_checked};
+use super::scan::{Damage, DamageKind};
 
-pub(super) const CRC_KEY: &[u8] = b",\"crc\":\"";
-/// `,"crc":"xxxxxxxx"}`
-pub(super) const CRC_BYTES: usize = 18;
+/// What every line of ours begins with.
+const OUR_START: &[u8] = b"{\"version\":1,\"event_id\":\"";
 
 /// The parts of a run's lines that are the same on each of them.
 #[derive(Debug, Clone)]
@@ -35,7 +35,7 @@ pub struct LineShape {
 impl LineShape {
     /// The shape of the lines of this run.
     pub fn new(session: &SessionId, run: &RunId) -> Self {
-        let start = format!("{{\"version\":1,\"event_id\":\"{run}:").into_bytes();
+        let start = [OUR_START, run.as_str().as_bytes(), b":"].concat();
         LineShape {
             start_crc: crc32c::crc32c(&start),
             start: start.into(),
@@ -103,6 +103,21 @@ impl<'a> EventRef<'a> {
         self.terminal == Truth::True && self.ids == Ids::Own && self.seq.is_some()
     }
 
+    /// Whether it should carry a checksum and does not: after the event of this number each line of ours does, and this one
+    /// begins like ours, or ends in what is left of a checksum. A line of another shape is another program's.
+    pub fn lacks_checksum(&self, checked_after: Option<u64>) -> bool {
+        let is_later = |after| self.seq.is_none_or(|seq| seq > after);
+        !self.checked
+            && checked_after.is_some_and(is_later)
+            && (self.line.starts_with(OUR_START) || looks_checked(self.line))
+    }
+
+    /// The damage that it is then.
+    pub(crate) fn as_damage(&self) -> Damage {
+        let (kind, offset) = (DamageKind::ChecksumMismatch, self.offset);
+        Damage { kind, offset, line: offset, bytes: self.line.len() as u64 }
+    }
+
     /// What the reducer takes of it.
     pub fn to_fold(&self) -> FoldEvent<'_> {
         FoldEvent {
@@ -113,42 +128,6 @@ impl<'a> EventRef<'a> {
             created_at: self.created_at,
         }
     }
-}
-
-/// The digits in which a line states its checksum.
-pub(super) fn checksum_digits(crc: u32) -> [u8; 8] {
-    std::array::from_fn(|at| b"0123456789abcdef"[(crc >> (28 - 4 * at) & 0xf) as usize])
-}
-
-/// Whether the bytes end in a checksum; if so, whether it is right.
-fn checksum_of(line: &[u8]) -> Option<bool> {
-    checksum_behind(0, line)
-}
-
-/// The same, of the rest of a line whose beginning has this checksum.
-fn checksum_behind(begun: u32, rest: &[u8]) -> Option<bool> {
-    let (body, tail) = rest.split_at(rest.len().checked_sub(CRC_BYTES)?);
-    let stated = tail.strip_prefix(CRC_KEY)?.strip_suffix(b"\"}")?;
-    let is_right = *stated == checksum_digits(crc32c::crc32c_append(begun, body));
-    let is_checksum = is_right || stated.iter().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
-    is_checksum.then_some(is_right)
-}
-
-/// How many bytes of a checksum may have changed before nobody can tell any more that it was one.
-const SPOILT_BYTES_MAX: usize = 2;
-
-/// A line whose checksum is so little spoilt that what it stands for is certain: it is right but for a byte or two. With
-/// the checksum that it had; nothing if it is whole, or never had one.
-pub fn with_checksum_restored(line: &[u8]) -> Option<Vec<u8>> {
-    let (body, end) = line.split_at(line.len().checked_sub(CRC_BYTES)?);
-    // Most lines without a checksum do not even look like one that had it.
-    let frame = end.iter().zip(CRC_KEY).filter(|(found, known)| found != known).count();
-    if frame > SPOILT_BYTES_MAX {
-        return None;
-    }
-    let right = [CRC_KEY, &checksum_digits(crc32c::crc32c(body)), b"\"}"].concat();
-    let spoilt = end.iter().zip(&right).filter(|(found, known)| found != known).count();
-    (1..=SPOILT_BYTES_MAX).contains(&spoilt).then(|| [body, &right].concat())
 }
 
 /// The parts of a line of exactly our shape whose checksum is right, or that has none and is JSON all the same: so the
@@ -421,6 +400,7 @@ mod tests {
     use super::*;
     use crate::clock::Timestamp;
     use crate::format::LineEncoder;
+    use crate::format::checksum::{checksum_digits, with_checksum_restored};
     use crate::format::encode::push_checksum;
     use crate::model::Event;
 

@@ -1,6 +1,7 @@
 //! Bytes to model and back: journal lines with their checksums, sidecars, the index, the commit log,
 //! events sent over HTTP. Pure: no files, no clock.
 
+mod checksum;
 pub mod commit;
 mod encode;
 mod index;
@@ -11,9 +12,11 @@ mod sidecar;
 pub mod sse;
 mod walk;
 
+pub use checksum::with_checksum_restored;
+pub(crate) use checksum::{checksum_of, with_checksum};
 pub use encode::LineEncoder;
 pub use index::{IndexLine, read_index_lines, write_index_line};
-pub use line::{EventRef, Ids, LineShape, with_checksum_restored};
+pub use line::{EventRef, Ids, LineShape};
 pub use salvage::{Salvaged, salvage_session};
 pub use scan::{Damage, DamageKind, Record, Scanner};
 #[doc(hidden)]

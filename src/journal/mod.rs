@@ -3,6 +3,7 @@
 //! append, then durable, then sealed. Reading never repairs. Knows nothing of sessions' documents, of folding, or of
 //! files.
 
+mod checksums;
 mod event;
 mod open_file_budget;
 mod progress;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::checksums::ChecksumRule;
 use super::event::JournalEvent;
 use super::seek::place_before;
 use crate::format::{Damage, LineShape, Record, Scanner};
@@ -14,6 +15,7 @@ use crate::storage::{JournalBytes, Storage, StorageError};
 pub struct JournalReader {
     bytes: Box<dyn JournalBytes>,
     scanner: Scanner,
+    rule: ChecksumRule,
     /// Bytes of one read.
     chunk_bytes: usize,
     /// Whether what stands behind the last line feed was judged. What is written to it since is nobody's line.
@@ -35,7 +37,8 @@ impl JournalReader {
     ) -> Result<Option<Self>, StorageError> {
         let bytes = storage.journal_bytes(session, run)?;
         let scanner = Scanner::new(LineShape::new(session, run), offset);
-        Ok(bytes.map(|bytes| JournalReader { bytes, scanner, chunk_bytes: READ_CHUNK_BYTES, is_at_end: false }))
+        let rule = ChecksumRule::new(storage, session, run);
+        Ok(bytes.map(|bytes| JournalReader { bytes, scanner, rule, chunk_bytes: READ_CHUNK_BYTES, is_at_end: false }))
     }
 
     /// The same reader, asking for so many bytes in one read: what it keeps in memory.
@@ -61,7 +64,7 @@ impl JournalReader {
     pub fn next_whole(&mut self, extent: u64) -> Result<Option<Record<'_>>, StorageError> {
         loop {
             if let Some(found) = self.scanner.find_next() {
-                return Ok(Some(self.scanner.give(found)));
+                return Ok(Some(self.rule.judged(self.scanner.give(found))));
             }
             if !self.read_on(extent)? {
                 return Ok(None);
@@ -71,7 +74,7 @@ impl JournalReader {
 
     /// The next record of a whole line among what was read already. `None` asks to [`JournalReader::read_on`].
     pub fn next_read(&mut self) -> Option<Record<'_>> {
-        self.scanner.next_record()
+        self.scanner.next_record().map(|record| self.rule.judged(record))
     }
 
     /// Reads on, no further than this offset. `false` when there is no more yet.
@@ -91,13 +94,13 @@ impl JournalReader {
     pub fn next_record(&mut self) -> Result<Option<Record<'_>>, StorageError> {
         loop {
             if let Some(found) = self.scanner.find_next() {
-                return Ok(Some(self.scanner.give(found)));
+                return Ok(Some(self.rule.judged(self.scanner.give(found))));
             }
             let offset = self.scanner.fed_to();
             let bytes = &self.bytes;
             if self.is_at_end || self.scanner.feed(self.chunk_bytes, |room| bytes.read_at(room, offset))? == 0 {
                 self.is_at_end = true;
-                return Ok(self.scanner.find_in_tail().map(|found| self.scanner.give(found)));
+                return Ok(self.scanner.find_in_tail().map(|found| self.rule.judged(self.scanner.give(found))));
             }
         }
     }
@@ -113,7 +116,7 @@ impl JournalReader {
     /// Shows every record of all that is there, in order.
     pub fn show_all(&mut self, mut show: impl FnMut(Record<'_>)) -> Result<(), StorageError> {
         loop {
-            self.scanner.show_whole(&mut show);
+            self.scanner.show_whole(|record| show(self.rule.judged(record)));
             let (offset, bytes) = (self.scanner.fed_to(), &self.bytes);
             if self.scanner.feed(self.chunk_bytes, |room| bytes.read_at(room, offset))? == 0 {
                 break;

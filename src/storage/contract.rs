@@ -84,8 +84,9 @@ pub enum PutOutcome {
     Deleted,
 }
 
-/// How lasting an append has to be before it counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// How durable an append has to be before it counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Durability {
     /// It survives the death of the process.
     #[default]
@@ -236,6 +237,11 @@ pub trait Storage: Send + Sync + fmt::Debug {
         Vec::new()
     }
 
+    /// What is wrong now, and was not when it was opened.
+    fn live_findings(&self) -> Vec<Finding> {
+        Vec::new()
+    }
+
     /// Which boot of the machine this is; empty where that is not known.
     fn boot_id(&self) -> String {
         String::new()
@@ -322,6 +328,15 @@ pub trait Storage: Send + Sync + fmt::Debug {
 
     /// What was noted of a run when its journal was created; nothing for one that another program began.
     fn birth(&self, session: &SessionId, run: &RunId) -> Result<Option<Birth>, StorageError>;
+
+    /// The number after which every line of a journal carries a checksum, because this program wrote it; none if another
+    /// program began the run and may still write it.
+    fn checked_after(&self, _session: &SessionId, _run: &RunId) -> Result<Option<u64>, StorageError> {
+        Ok(None)
+    }
+
+    /// Takes back [`Storage::create_journal`]: removes a journal that holds nothing, and frees its run id.
+    fn discard_journal(&self, session: &SessionId, run: &RunId) -> Result<(), StorageError>;
 
     /// The runs of a session that have a journal, in order.
     fn journals(&self, session: &SessionId) -> Result<Vec<RunId>, StorageError>;

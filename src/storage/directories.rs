@@ -1,29 +1,133 @@
-//! Durable creation of directories.
+//! Directories: handles that stay open for directory fsync, and durable creation.
+//!
+//! The data directory and those directly in it keep their handle for as long as the store is open, so that a save needs
+//! no descriptor for its directory fsync. Others are opened for one operation, before it changes anything: running out
+//! of descriptors then leaves everything as it was.
 
+use std::collections::HashMap;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use super::disk::Disk;
+use parking_lot::Mutex;
+
+use super::disk::{Disk, DiskDir, FileStat, SharedDisk};
 use super::error::{Attempt, StorageError, optional};
 
-/// Creates a folder and those above it that are missing, each durable in the one above before the next is begun. One
-/// that is there is made durable too: whoever created it may have died before that. Whether this user may look into the
-/// folder above it is another matter.
-pub(super) fn ensure_dirs(disk: &dyn Disk, path: &Path) -> Result<(), StorageError> {
+/// The handles of a data directory.
+#[derive(Debug)]
+pub(super) struct Directories {
+    disk: SharedDisk,
+    root: PathBuf,
+    held: Mutex<HashMap<PathBuf, Held>>,
+}
+
+#[derive(Debug)]
+struct Held {
+    dir: Arc<dyn DiskDir>,
+    stat: FileStat,
+}
+
+impl Directories {
+    pub(super) fn new(disk: SharedDisk, root: &Path) -> Self {
+        Directories { disk, root: root.to_owned(), held: Mutex::default() }
+    }
+
+    /// An open handle of a directory: the held one if the path still names it, else a new one.
+    pub(super) fn open(&self, path: &Path) -> Result<Arc<dyn DiskDir>, StorageError> {
+        if !self.is_kept_open(path) {
+            return Ok(Arc::from(self.disk.open_dir(path).attempt(OPEN, path)?));
+        }
+        let mut held = self.held.lock();
+        let named = self.disk.stat(path).attempt(OPEN, path)?;
+        if let Some(known) = held.get(path).filter(|known| known.stat.is_same_file(&named)) {
+            return Ok(known.dir.clone());
+        }
+        let dir: Arc<dyn DiskDir> = Arc::from(self.disk.open_dir(path).attempt(OPEN, path)?);
+        let stat = dir.stat().attempt(OPEN, path)?;
+        held.insert(path.to_owned(), Held { dir: dir.clone(), stat });
+        Ok(dir)
+    }
+
+    /// Directory fsync.
+    pub(super) fn sync(&self, path: &Path) -> Result<(), StorageError> {
+        self.open(path)?.sync().synced(path)
+    }
+
+    /// Creates a directory and those above it that are missing, as [`ensure_dirs`] does.
+    pub(super) fn ensure(&self, path: &Path) -> Result<(), StorageError> {
+        ensure_dirs(&*self.disk, path, &|parent| self.sync(parent))
+    }
+
+    fn is_kept_open(&self, path: &Path) -> bool {
+        path == self.root || path.parent() == Some(&self.root)
+    }
+}
+
+const OPEN: &str = "open the directory";
+
+/// Creates the data directory and those above it that are missing.
+pub(super) fn create_root(disk: &dyn Disk, path: &Path) -> Result<(), StorageError> {
+    ensure_dirs(disk, path, &|parent| disk.open_dir(parent).attempt(OPEN, parent)?.sync().synced(parent))
+}
+
+/// Creates a directory and those above it that are missing, each durable in the one above before the next is begun. One
+/// that is there is made durable too: its creator may have died before that. This user may lack access to the directory
+/// above it, which then is not ours to make durable.
+fn ensure_dirs(
+    disk: &dyn Disk,
+    path: &Path,
+    sync: &dyn Fn(&Path) -> Result<(), StorageError>,
+) -> Result<(), StorageError> {
     let Some(above) = path.parent() else { return Ok(()) };
     let parent = if above.as_os_str().is_empty() { Path::new(".") } else { above };
     if optional(disk.stat(path)).attempt("open", path)?.is_some() {
-        return match disk.sync_dir(parent) {
-            Err(cause) if cause.kind() == io::ErrorKind::PermissionDenied => Ok(()),
-            synced => synced.attempt("sync the folder", parent),
+        return match sync(parent) {
+            Err(StorageError::Io { source, .. }) if source.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+            synced => synced,
         };
     }
     if optional(disk.stat(parent)).attempt("open", parent)?.is_none() {
-        ensure_dirs(disk, above)?;
+        ensure_dirs(disk, above, sync)?;
     }
     match disk.create_dir(path) {
         Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists => {}
-        created => created.attempt("create the folder", path)?,
+        created => created.attempt("create the directory", path)?,
     }
-    disk.sync_dir(parent).attempt("sync the folder", parent)
+    sync(parent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::sim::SimDisk;
+
+    fn directories(disk: &SimDisk) -> Directories {
+        disk.create_dir(Path::new("/data")).unwrap();
+        disk.create_dir(Path::new("/data/_kept")).unwrap();
+        Directories::new(Arc::new(disk.clone()), Path::new("/data"))
+    }
+
+    #[test]
+    fn the_data_directory_keeps_its_handle_and_a_directory_that_was_replaced_does_not() {
+        let disk = SimDisk::new();
+        let directories = directories(&disk);
+        let kept = Path::new("/data/_kept");
+        let first = directories.open(kept).unwrap();
+        assert!(Arc::ptr_eq(&first, &directories.open(kept).unwrap()));
+        disk.rename(kept, Path::new("/data/_old")).unwrap();
+        disk.create_dir(kept).unwrap();
+        let second = directories.open(kept).unwrap();
+        assert!(!Arc::ptr_eq(&first, &second), "it would sync the old one");
+        assert_eq!(second.stat().unwrap(), disk.stat(kept).unwrap());
+    }
+
+    #[test]
+    fn a_directory_that_is_gone_is_an_error_although_its_handle_is_held() {
+        let disk = SimDisk::new();
+        let directories = directories(&disk);
+        directories.sync(Path::new("/data/_kept")).unwrap();
+        disk.remove_dir(Path::new("/data/_kept")).unwrap();
+        assert!(directories.sync(Path::new("/data/_kept")).is_err());
+    }
 }

@@ -3,8 +3,8 @@
 //! What survives a power cut, whoever implements this:
 //! - bytes of a file, once `sync` of it has returned; before that any of the writes, or part of one, may be lost, the
 //!   earlier ones no less than the later, and what is lost may read as zeroes;
-//! - a name in a directory (created, renamed, removed), once `sync_dir` of that directory has returned; before that
-//!   each such change may be lost, and they may reach the medium in any order;
+//! - a name in a directory (created, renamed, removed), once [`DiskDir::sync`] of that directory has returned; before
+//!   that each such change may be lost, and they may reach the medium in any order;
 //! - a rename changes both names or neither.
 //!
 //! What survives the death of the process alone: everything a call has returned from.
@@ -43,12 +43,29 @@ pub struct FileStat {
     pub kind: FileKind,
     /// Its length.
     pub len: u64,
-    /// A number that no other file of this disk has at the same time.
+    /// The number of its file system.
+    pub device: u64,
+    /// A number that no other file of its file system has at the same time. It may be reused once the file is gone.
     pub inode: u64,
-    /// When its bytes last changed, in nanoseconds since 1970.
+    /// The modification time, in nanoseconds since 1970. It has as many digits as the file system keeps.
     pub modified_nanos: i128,
-    /// What others than its owner may do with it, as the bits of a Unix mode; 0 where that cannot be told.
-    pub open_to_others: u32,
+    /// The permission bits of its Unix mode; 0 where the system has none.
+    pub mode: u32,
+}
+
+/// The permission bits of group and others.
+const OTHERS: u32 = 0o077;
+
+impl FileStat {
+    /// What others than its owner may do with it, as permission bits.
+    pub fn open_to_others(&self) -> u32 {
+        self.mode & OTHERS
+    }
+
+    /// Whether both are of the same file, at least while one of them is open.
+    pub fn is_same_file(&self, other: &FileStat) -> bool {
+        (self.device, self.inode) == (other.device, other.inode)
+    }
 }
 
 /// A name in a directory.
@@ -68,8 +85,11 @@ pub trait DiskFile: Send + Sync + fmt::Debug {
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize>;
     /// Cuts or extends the file.
     fn set_len(&self, len: u64) -> io::Result<()>;
-    /// Makes its bytes and its length survive a power cut. After a failure nothing is known of what was written.
+    /// Makes its bytes, its length and a modification time that was set survive a power cut. After a failure nothing is
+    /// known of what was written.
     fn sync(&self) -> io::Result<()>;
+    /// Sets the modification time, in nanoseconds since 1970. The file system may keep fewer digits.
+    fn set_modified(&self, nanos: i128) -> io::Result<()>;
     /// What is known of it.
     fn stat(&self) -> io::Result<FileStat>;
     /// Its first bytes, so many of them or all that are there. A disk that can do so leaves out filling the room with
@@ -82,6 +102,14 @@ pub trait DiskFile: Send + Sync + fmt::Debug {
     }
 }
 
+/// An open directory.
+pub trait DiskDir: Send + Sync + fmt::Debug {
+    /// Directory fsync: makes the names in it survive a power cut.
+    fn sync(&self) -> io::Result<()>;
+    /// What is known of it.
+    fn stat(&self) -> io::Result<FileStat>;
+}
+
 /// A lock that lasts as long as this value, or as the process.
 pub trait DiskLock: Send + Sync + fmt::Debug {
     /// The locked file.
@@ -92,6 +120,8 @@ pub trait DiskLock: Send + Sync + fmt::Debug {
 pub trait Disk: Send + Sync + fmt::Debug {
     /// Opens a file.
     fn open(&self, path: &Path, access: Access) -> io::Result<Box<dyn DiskFile>>;
+    /// Opens a directory, to sync it. A failure says nothing of the medium.
+    fn open_dir(&self, path: &Path) -> io::Result<Box<dyn DiskDir>>;
     /// What is known of a path.
     fn stat(&self, path: &Path) -> io::Result<FileStat>;
     /// Gives a file or directory another name, replacing a file that has it.
@@ -100,6 +130,8 @@ pub trait Disk: Send + Sync + fmt::Debug {
     fn remove_file(&self, path: &Path) -> io::Result<()>;
     /// Creates a directory for its owner alone.
     fn create_dir(&self, path: &Path) -> io::Result<()>;
+    /// Removes a directory that is empty.
+    fn remove_dir(&self, path: &Path) -> io::Result<()>;
     /// The names in a directory, in no order.
     fn read_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>>;
     /// The same, with what is known of each. A name that is gone by then is left out. A disk that can do so spares the
@@ -111,8 +143,10 @@ pub trait Disk: Send + Sync + fmt::Debug {
         };
         Ok(self.read_dir(path)?.into_iter().map(look_at).filter(is_there).collect())
     }
-    /// Makes the names in a directory survive a power cut.
-    fn sync_dir(&self, path: &Path) -> io::Result<()>;
+    /// Opens a directory and syncs it. A caller that must tell a failed open from a failed fsync does both itself.
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        self.open_dir(path)?.sync()
+    }
     /// Opens or creates a file and locks it. `WouldBlock` if somebody else holds it.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>>;
     /// Whether somebody holds the lock on a file. Leaves no trace: a file that is not there is not created.
@@ -121,13 +155,18 @@ pub trait Disk: Send + Sync + fmt::Debug {
     fn is_link(&self, _path: &Path) -> io::Result<bool> {
         Ok(false)
     }
-    /// Takes from everybody but its owner what they may do with a file or directory, where the system knows such rights.
-    fn make_private(&self, path: &Path) -> io::Result<()>;
+    /// Takes the permissions of group and others from a file or directory below `root`, and returns its mode before that.
+    /// An empty `relative` is `root` itself. No symbolic link is followed, in no part of `relative`: that is an error.
+    fn make_private(&self, root: &Path, relative: &Path) -> io::Result<u32>;
     /// The file system a path lies on, if it is one whose locks other machines may not see.
     fn network_file_system(&self, path: &Path) -> io::Result<Option<&'static str>>;
     /// How many bytes can still be written where a path lies, if that is known.
     fn free_bytes(&self, _path: &Path) -> io::Result<Option<u64>> {
         Ok(None)
+    }
+    /// How many files this process may have open at the same time.
+    fn open_files_max(&self) -> usize {
+        usize::MAX
     }
     /// Whether nothing may be done here but by the caller's own hand: no threads of ours, so that every run is the same.
     fn is_by_hand(&self) -> bool {

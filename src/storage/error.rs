@@ -20,6 +20,14 @@ pub enum StorageError {
         /// Why it failed.
         source: Arc<io::Error>,
     },
+    /// An fsync failed, of a file or of a directory: it is unknown what the medium holds of what was written.
+    #[error("could not sync {}{}", path.display(), advice(source))]
+    SyncFailed {
+        /// What was to become durable.
+        path: PathBuf,
+        /// Why it failed.
+        source: Arc<io::Error>,
+    },
     /// A file is larger than we load.
     #[error("{} has {bytes} bytes, and at most {max} are loaded: look at it with `less`, then make it smaller", path.display())]
     TooLarge {
@@ -97,10 +105,39 @@ pub enum StorageError {
         /// Why.
         why: &'static str,
     },
-    /// A sync failed, and nothing is written since: a later one that succeeds would prove nothing.
-    #[error("the store writes nothing since a sync failed: look at the device, then open the store again")]
+    /// The lock file was removed or replaced while this store held it.
+    #[error(
+        "{} was removed or replaced, so that another process may write this directory: end that process, then open the store again",
+        path.display()
+    )]
+    LockLost {
+        /// The lock file.
+        path: PathBuf,
+    },
+    /// A commit panicked: what it left in memory is not trusted.
+    #[error("a commit panicked ({what}): report this, and open the store again, which recovers")]
+    Panicked {
+        /// What the panic said.
+        what: String,
+    },
+    /// Nothing is written any more: after a failed fsync a later one that succeeds would prove nothing, after the loss of
+    /// the lock another process may be writing.
+    #[error("{}", stopped_since(source))]
     Stopped {
         /// The failure.
+        source: Box<StorageError>,
+    },
+    /// Acknowledged events of the run could not be put into its journal.
+    #[error(
+        "run {run} takes no events, because acknowledged ones could not be put into {}: give this user access to it, then try again",
+        path.display()
+    )]
+    Withheld {
+        /// The run.
+        run: RunId,
+        /// Its journal.
+        path: PathBuf,
+        /// What prevented it.
         source: Box<StorageError>,
     },
     /// The store was closed.
@@ -126,7 +163,7 @@ impl StorageError {
     /// Whether the disk is full.
     pub fn is_no_space(&self) -> bool {
         match self {
-            StorageError::Io { source, .. } => is_full(source),
+            StorageError::Io { source, .. } | StorageError::SyncFailed { source, .. } => is_full(source),
             StorageError::Latched { source, .. } | StorageError::Stopped { source } => source.is_no_space(),
             _ => false,
         }
@@ -135,6 +172,16 @@ impl StorageError {
     /// Whether no more files can be opened at the moment. Nothing was touched then.
     pub fn is_no_descriptor(&self) -> bool {
         matches!(self, StorageError::Io { source, .. } if is_no_descriptor(source))
+    }
+
+    /// Whether it concerns one file alone: it cannot be read, written or moved, and everything else can. A full disk, a
+    /// lack of descriptors and a failed fsync concern all of them.
+    pub(crate) fn is_of_one_object(&self) -> bool {
+        match self {
+            StorageError::Io { .. } => !self.is_no_space() && !self.is_no_descriptor(),
+            StorageError::Damaged { .. } | StorageError::TooLarge { .. } => true,
+            _ => false,
+        }
     }
 }
 
@@ -163,6 +210,16 @@ fn advice(cause: &io::Error) -> &'static str {
     }
 }
 
+fn stopped_since(cause: &StorageError) -> &'static str {
+    match cause {
+        StorageError::LockLost { .. } => {
+            "the store writes nothing since its lock was lost: end the other process that writes there, then open the store again"
+        }
+        StorageError::Panicked { .. } => "the store writes nothing since a commit panicked: open the store again",
+        _ => "the store writes nothing since a sync failed: look at the device, then open the store again",
+    }
+}
+
 fn held_by(holder: &Option<Holder>) -> String {
     holder.as_ref().map(|holder| format!(" by process {}", holder.pid)).unwrap_or_default()
 }
@@ -170,11 +227,25 @@ fn held_by(holder: &Option<Holder>) -> String {
 /// Adds the attempt and the path to an operating system's error.
 pub(crate) trait Attempt<T> {
     fn attempt(self, attempt: &'static str, path: &Path) -> Result<T, StorageError>;
+    /// The same for an fsync.
+    fn synced(self, path: &Path) -> Result<T, StorageError>;
 }
 
 impl<T> Attempt<T> for io::Result<T> {
     fn attempt(self, attempt: &'static str, path: &Path) -> Result<T, StorageError> {
         self.map_err(|cause| StorageError::io(attempt, path, cause))
+    }
+
+    fn synced(self, path: &Path) -> Result<T, StorageError> {
+        self.map_err(|cause| StorageError::SyncFailed { path: path.to_owned(), source: Arc::new(cause) })
+    }
+}
+
+/// An error and its cause, for people.
+pub(crate) fn with_cause(error: &dyn std::error::Error) -> String {
+    match error.source() {
+        Some(cause) => format!("{error}: {cause}"),
+        None => error.to_string(),
     }
 }
 

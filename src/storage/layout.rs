@@ -195,6 +195,16 @@ impl Layout {
     pub fn kept_of(&self, session: &SessionId) -> PathBuf {
         self.kept().join(session.as_str())
     }
+
+    /// Acknowledged lines of a journal that cannot be written.
+    pub fn kept_records(&self, session: &SessionId, run: &RunId) -> PathBuf {
+        self.kept_of(session).join(format!("{run}.records"))
+    }
+
+    /// The list of the runs with such lines.
+    pub fn withheld_list(&self) -> PathBuf {
+        self.kept().join("_records")
+    }
 }
 
 #[cfg(test)]

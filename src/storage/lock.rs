@@ -1,9 +1,16 @@
-//! One writer a data directory: an advisory lock, and a note of who holds it.
+//! The writer's lock: one writer a data directory, by an advisory lock on `_lock`, with a note of its holder.
+//!
+//! The note is rewritten through the locked file, so that it needs no further descriptor.
 
+use std::io;
+use std::path::PathBuf;
+
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use super::disk::{Access, Disk, DiskLock, read_full, write_full};
-use super::error::StorageError;
+use super::contract::Durability;
+use super::disk::{Access, Disk, DiskLock, FileStat, SharedDisk, read_full, write_full};
+use super::error::{Attempt, StorageError};
 use super::layout::Layout;
 use crate::clock::Timestamp;
 use crate::limits::RECORD_BYTES_MAX;
@@ -11,7 +18,11 @@ use crate::limits::RECORD_BYTES_MAX;
 /// The length of the note, without its line feed.
 const NOTE_BYTES: usize = 255;
 
-/// Who holds a data directory.
+/// How often the lock is tried: its file may be replaced between opening and locking it, and a reader that looks whether
+/// it is held has it for a moment.
+const ATTEMPTS_MAX: usize = 64;
+
+/// Who holds a data directory, or held it last.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Holder {
     /// Its process.
@@ -20,9 +31,15 @@ pub struct Holder {
     pub started_at: f64,
     /// In which boot of the machine.
     pub boot_id: String,
-    /// Whether a sync failed in that boot, so that pages that look written may never reach the medium.
+    /// Whether an fsync failed in that boot, so that pages that look written may never reach the medium.
     #[serde(default, rename = "unsure", skip_serializing_if = "std::ops::Not::not")]
     pub is_unsure: bool,
+    /// How durable an event is before it is shown. Readers in other processes keep to it.
+    #[serde(default)]
+    pub durability: Durability,
+    /// Whether it has replayed the commit log: then the journals lack nothing until the next power cut.
+    #[serde(default, rename = "replayed", skip_serializing_if = "std::ops::Not::not")]
+    pub has_replayed: bool,
 }
 
 impl Holder {
@@ -36,34 +53,97 @@ impl Holder {
 /// The right to write a data directory, for as long as this value lives.
 #[derive(Debug)]
 pub(crate) struct WriterLock {
-    _lock: Box<dyn DiskLock>,
-    is_unsure: bool,
+    lock: Box<dyn DiskLock>,
+    /// The locked file, which is held open: its inode cannot be reused.
+    locked: FileStat,
+    disk: SharedDisk,
+    path: PathBuf,
+    holder: Mutex<Holder>,
 }
 
 impl WriterLock {
-    /// Takes the lock and notes who took it. The kernel lets it go when the process ends, however it ends, so a note
+    /// Takes the lock and notes who took it. The kernel releases it when the process ends, however it ends, so a note
     /// that is found without a held lock is history.
-    pub(crate) fn take(disk: &dyn Disk, layout: &Layout, now: Timestamp) -> Result<Self, StorageError> {
+    pub(crate) fn take(
+        disk: &SharedDisk,
+        layout: &Layout,
+        now: Timestamp,
+        durability: Durability,
+    ) -> Result<Self, StorageError> {
         let path = layout.lock();
+        let (lock, locked) = lock_named_file(&**disk, layout)?;
+        let boot_id = disk.boot_id();
+        let is_unsure = holder(&**disk, layout).is_some_and(|last| last.is_unsure && last.boot_id == boot_id);
+        let (pid, started_at) = (std::process::id(), now.seconds());
+        let own = Holder { pid, started_at, boot_id, is_unsure, durability, has_replayed: false };
+        let lock = WriterLock { lock, locked, disk: disk.clone(), path, holder: Mutex::new(own) };
+        lock.write_note(&lock.holder.lock())?;
+        Ok(lock)
+    }
+
+    /// Whether an fsync failed in this boot, by this holder or one before it. After a restart of the machine every page
+    /// is what the medium holds.
+    pub(crate) fn is_unsure(&self) -> bool {
+        self.holder.lock().is_unsure
+    }
+
+    /// Notes that an fsync failed. It has to survive this process, not a power cut. If even this fails, nothing more can
+    /// be done here.
+    pub(crate) fn mark_unsure(&self) {
+        let _ = self.change_note(|holder| holder.is_unsure = true);
+    }
+
+    /// Notes that the commit log was replayed.
+    pub(crate) fn mark_replayed(&self) -> Result<(), StorageError> {
+        self.change_note(|holder| holder.has_replayed = true)
+    }
+
+    /// Whether the name still stands for the locked file. If it does not, another process may hold a lock on the file
+    /// that took its place. A failure to find out is no answer.
+    pub(crate) fn is_named(&self) -> bool {
+        match self.disk.stat(&self.path) {
+            Ok(named) => named.is_same_file(&self.locked),
+            Err(cause) => cause.kind() != io::ErrorKind::NotFound,
+        }
+    }
+
+    pub(crate) fn path(&self) -> &PathBuf {
+        &self.path
+    }
+
+    fn change_note(&self, change: impl FnOnce(&mut Holder)) -> Result<(), StorageError> {
+        let mut holder = self.holder.lock();
+        change(&mut holder);
+        self.write_note(&holder)
+    }
+
+    fn write_note(&self, holder: &Holder) -> Result<(), StorageError> {
+        write_full(self.lock.file(), &holder.note(), 0)
+            .map_err(|(_, cause)| StorageError::io("write", &self.path, cause))
+    }
+}
+
+/// Locks the file that the name stands for. One that was removed or replaced before it was locked keeps no writer out.
+fn lock_named_file(disk: &dyn Disk, layout: &Layout) -> Result<(Box<dyn DiskLock>, FileStat), StorageError> {
+    let path = layout.lock();
+    for _ in 0..ATTEMPTS_MAX {
         let lock = match disk.lock(&path) {
             Ok(lock) => lock,
-            Err(cause) if cause.kind() == std::io::ErrorKind::WouldBlock => {
-                return Err(StorageError::Busy { path: layout.root().to_owned(), holder: holder(disk, layout) });
+            Err(cause) if cause.kind() == io::ErrorKind::WouldBlock => {
+                std::thread::yield_now();
+                continue;
             }
             Err(cause) => return Err(StorageError::io("lock", &path, cause)),
         };
-        let boot_id = disk.boot_id();
-        let is_unsure = holder(disk, layout).is_some_and(|last| last.is_unsure && last.boot_id == boot_id);
-        let own = Holder { pid: std::process::id(), started_at: now.seconds(), boot_id, is_unsure };
-        write_full(lock.file(), &own.note(), 0).map_err(|(_, cause)| StorageError::io("write", &path, cause))?;
-        Ok(WriterLock { _lock: lock, is_unsure })
+        let locked = lock.file().stat().attempt("lock", &path)?;
+        match disk.stat(&path) {
+            Ok(named) if named.is_same_file(&locked) => return Ok((lock, locked)),
+            Ok(_) => {}
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound => {}
+            Err(cause) => return Err(StorageError::io("lock", &path, cause)),
+        }
     }
-
-    /// Whether a sync failed in this boot, by this holder or one before it. After a restart of the machine every page
-    /// is what the medium holds.
-    pub(crate) fn is_unsure(&self) -> bool {
-        self.is_unsure
-    }
+    Err(StorageError::Busy { path: layout.root().to_owned(), holder: holder(disk, layout) })
 }
 
 /// Who last took the lock. Whether it is still held only the lock itself tells.
@@ -72,12 +152,4 @@ pub(crate) fn holder(disk: &dyn Disk, layout: &Layout) -> Option<Holder> {
     let mut note = vec![0; RECORD_BYTES_MAX as usize];
     let len = read_full(&*file, &mut note, 0).ok()?;
     serde_json::from_slice(&note[..len]).ok()
-}
-
-/// Notes that a sync failed. It has to survive this process, not a power cut. If even this fails, nothing more can be
-/// done here.
-pub(crate) fn mark_unsure(disk: &dyn Disk, layout: &Layout) {
-    if let (Some(holder), Ok(file)) = (holder(disk, layout), disk.open(&layout.lock(), Access::Write)) {
-        let _ = write_full(&*file, &Holder { is_unsure: true, ..holder }.note(), 0);
-    }
 }

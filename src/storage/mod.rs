@@ -13,6 +13,8 @@ mod files;
 mod finding;
 mod layout;
 mod lock;
+#[cfg(any(target_os = "linux", test))]
+mod network_fs;
 mod os;
 #[cfg(any(test, feature = "sim"))]
 pub mod sim;
@@ -23,7 +25,7 @@ pub use contract::{
     AppendFailure, Birth, Document, DocumentEntry, DocumentHead, Durability, Expected, JournalBytes, JournalWriter,
     OpenedJournal, ProcessGroup, Put, PutOutcome, Seal, Storage, Tail,
 };
-pub use disk::{Access, DirEntry, Disk, DiskFile, DiskLock, FileKind, FileStat, SharedDisk};
+pub use disk::{Access, DirEntry, Disk, DiskDir, DiskFile, DiskLock, FileKind, FileStat, SharedDisk};
 pub use error::StorageError;
 #[cfg(feature = "run")]
 pub(crate) use error::is_no_descriptor;
@@ -31,7 +33,7 @@ pub use files::{
     DirectoryListing, FileStorage, FilesOptions, IdentityFound, LogFound, Mode, NewJournal, Purpose, RecordFound,
     RunFound, SessionFound, Strays,
 };
-pub use finding::Finding;
+pub use finding::{Finding, OnFinding};
 pub use layout::Layout;
 pub use lock::Holder;
 pub(crate) use os::open_files_max;

@@ -3,11 +3,14 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek};
 use std::path::Path;
-use std::time::UNIX_EPOCH;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, UNIX_EPOCH};
 
 use fs2::FileExt;
 
-use super::disk::{Access, DirEntry, Disk, DiskFile, DiskLock, FileKind, FileStat, is_there};
+use super::disk::{Access, DirEntry, Disk, DiskDir, DiskFile, DiskLock, FileKind, FileStat, is_there};
+#[cfg(target_os = "linux")]
+use super::network_fs;
 
 /// The operating system's file system.
 #[derive(Debug, Default, Clone, Copy)]
@@ -17,8 +20,21 @@ impl Disk for OsDisk {
     fn open(&self, path: &Path, access: Access) -> io::Result<Box<dyn DiskFile>> {
         let mut options = OpenOptions::new();
         options.read(true).write(access != Access::Read).create_new(access == Access::CreateNew);
-        let file = private(&mut options).open(path)?;
-        Ok(Box::new(OsFile { file }))
+        Ok(Box::new(OsFile::new(private(&mut options).open(path)?)))
+    }
+
+    #[cfg(unix)]
+    fn open_dir(&self, path: &Path) -> io::Result<Box<dyn DiskDir>> {
+        let mut options = OpenOptions::new();
+        options.read(true);
+        std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, rustix::fs::OFlags::DIRECTORY.bits() as i32);
+        Ok(Box::new(OsDir { dir: options.open(path)? }))
+    }
+
+    /// Other systems give no way to sync a directory; docs/format.md says what that costs.
+    #[cfg(not(unix))]
+    fn open_dir(&self, path: &Path) -> io::Result<Box<dyn DiskDir>> {
+        Ok(Box::new(OsDir { path: path.to_owned() }))
     }
 
     fn stat(&self, path: &Path) -> io::Result<FileStat> {
@@ -40,6 +56,10 @@ impl Disk for OsDisk {
         builder.create(path)
     }
 
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        fs::remove_dir(path)
+    }
+
     fn read_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
         fs::read_dir(path)?.map(|entry| entry.and_then(|entry| entry_of(&entry))).collect()
     }
@@ -53,24 +73,13 @@ impl Disk for OsDisk {
         Ok(entries?.into_iter().filter(is_there).collect())
     }
 
-    #[cfg(unix)]
-    fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        File::open(path)?.sync_all()
-    }
-
-    /// Other systems give no way to do it; docs/format.md says what that costs.
-    #[cfg(not(unix))]
-    fn sync_dir(&self, _path: &Path) -> io::Result<()> {
-        Ok(())
-    }
-
     fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
         let file = private(&mut options).open(path)?;
         file.try_lock_exclusive()
             .map_err(|cause| if is_contended(&cause) { io::ErrorKind::WouldBlock.into() } else { cause })?;
-        Ok(Box::new(OsLock { file: OsFile { file } }))
+        Ok(Box::new(OsLock { file: OsFile::new(file) }))
     }
 
     fn is_locked(&self, path: &Path) -> io::Result<bool> {
@@ -91,21 +100,27 @@ impl Disk for OsDisk {
     }
 
     #[cfg(unix)]
-    fn make_private(&self, path: &Path) -> io::Result<()> {
+    fn make_private(&self, root: &Path, relative: &Path) -> io::Result<u32> {
         use std::os::unix::fs::PermissionsExt;
-        let mode = fs::metadata(path)?.permissions().mode();
-        fs::set_permissions(path, fs::Permissions::from_mode(mode & !OTHERS))
+        let file = open_without_links(root, relative)?;
+        let metadata = file.metadata()?;
+        if !metadata.is_file() && !metadata.is_dir() {
+            return Err(io::Error::other("it is neither a file nor a directory"));
+        }
+        let mode = metadata.permissions().mode() & MODE_BITS;
+        file.set_permissions(fs::Permissions::from_mode(mode & !0o077))?;
+        Ok(mode)
     }
 
     #[cfg(not(unix))]
-    fn make_private(&self, _path: &Path) -> io::Result<()> {
-        Ok(())
+    fn make_private(&self, _root: &Path, _relative: &Path) -> io::Result<u32> {
+        Ok(0)
     }
 
     #[cfg(target_os = "linux")]
     fn network_file_system(&self, path: &Path) -> io::Result<Option<&'static str>> {
-        let kind = rustix::fs::statfs(path)?.f_type;
-        Ok(NETWORK_FILE_SYSTEMS.iter().find(|(magic, _)| i64::from(*magic) == kind as i64).map(|(_, name)| *name))
+        // The kernel's type is signed on some machines; the number has 32 bits on all of them.
+        Ok(network_fs::name_of(rustix::fs::statfs(path)?.f_type as u32))
     }
 
     /// Only Linux is asked; elsewhere the owner has to know.
@@ -119,6 +134,10 @@ impl Disk for OsDisk {
     fn free_bytes(&self, path: &Path) -> io::Result<Option<u64>> {
         let stat = rustix::fs::statvfs(path)?;
         Ok((stat.f_blocks > 0).then(|| stat.f_bavail.saturating_mul(stat.f_frsize)))
+    }
+
+    fn open_files_max(&self) -> usize {
+        open_files_max()
     }
 
     fn boot_id(&self) -> String {
@@ -168,25 +187,30 @@ pub(crate) fn read_secret(path: &Path) -> io::Result<String> {
     }
 }
 
-/// The rights of group and others in a Unix mode.
+/// The permission bits of a Unix mode.
 #[cfg(unix)]
-const OTHERS: u32 = 0o077;
+const MODE_BITS: u32 = 0o7777;
+
+/// Opens what lies below `root` without following a symbolic link: each part of the way is opened in the one before.
+#[cfg(unix)]
+fn open_without_links(root: &Path, relative: &Path) -> io::Result<File> {
+    use rustix::fs::{Mode, OFlags, open, openat};
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    // The data directory itself may be named by a link, unless it is what is to be changed.
+    let root_flags = if relative.as_os_str().is_empty() { flags } else { flags - OFlags::NOFOLLOW };
+    let mut at = open(root, root_flags | OFlags::DIRECTORY, Mode::empty())?;
+    let mut parts = relative.components().peekable();
+    while let Some(part) = parts.next() {
+        let std::path::Component::Normal(name) = part else { return Err(io::ErrorKind::InvalidInput.into()) };
+        let more = if parts.peek().is_some() { OFlags::DIRECTORY } else { OFlags::empty() };
+        at = openat(&at, name, flags | more, Mode::empty())?;
+    }
+    Ok(File::from(at))
+}
 
 fn is_contended(cause: &io::Error) -> bool {
     cause.raw_os_error() == fs2::lock_contended_error().raw_os_error()
 }
-
-/// Numbers from the kernel's `magic.h`.
-#[cfg(target_os = "linux")]
-const NETWORK_FILE_SYSTEMS: [(u32, &str); 7] = [
-    (0x6969, "NFS"),
-    (0xff53_4d42, "CIFS"),
-    (0xfe53_4d42, "SMB"),
-    (0x517b, "SMB"),
-    (0x0102_1997, "9P"),
-    (0x00c3_6400, "Ceph"),
-    (0x5346_414f, "AFS"),
-];
 
 /// For the owner alone; and opening what turns out to be a pipe does not wait for somebody at its other end.
 fn private(options: &mut OpenOptions) -> &mut OpenOptions {
@@ -215,22 +239,42 @@ fn stat_of(metadata: &fs::Metadata) -> FileStat {
         kind if kind.is_dir() => FileKind::Directory,
         _ => FileKind::Other,
     };
-    #[cfg(unix)]
-    let inode = std::os::unix::fs::MetadataExt::ino(metadata);
-    #[cfg(not(unix))]
-    let inode = 0;
-    let modified = metadata.modified().ok().and_then(|moment| moment.duration_since(UNIX_EPOCH).ok());
-    let modified_nanos = modified.unwrap_or_default().as_nanos() as i128;
-    #[cfg(unix)]
-    let open_to_others = std::os::unix::fs::PermissionsExt::mode(&metadata.permissions()) & OTHERS;
-    #[cfg(not(unix))]
-    let open_to_others = 0;
-    FileStat { kind, len: metadata.len(), inode, modified_nanos, open_to_others }
+    let (device, inode, mode) = identity_of(metadata);
+    FileStat { kind, len: metadata.len(), device, inode, modified_nanos: modified_nanos_of(metadata), mode }
+}
+
+/// File system, inode and permission bits.
+#[cfg(unix)]
+fn identity_of(metadata: &fs::Metadata) -> (u64, u64, u32) {
+    use std::os::unix::fs::MetadataExt;
+    (metadata.dev(), metadata.ino(), metadata.mode() & MODE_BITS)
+}
+
+#[cfg(not(unix))]
+fn identity_of(_: &fs::Metadata) -> (u64, u64, u32) {
+    (0, 0, 0)
+}
+
+/// Times before 1970 are told apart too.
+fn modified_nanos_of(metadata: &fs::Metadata) -> i128 {
+    match metadata.modified().map(|moment| moment.duration_since(UNIX_EPOCH)) {
+        Ok(Ok(since)) => since.as_nanos() as i128,
+        Ok(Err(before)) => -(before.duration().as_nanos() as i128),
+        Err(_) => 0,
+    }
 }
 
 #[derive(Debug)]
 struct OsFile {
     file: File,
+    /// Whether a modification time was set since the last sync, which fdatasync would leave out.
+    has_set_time: AtomicBool,
+}
+
+impl OsFile {
+    fn new(file: File) -> Self {
+        OsFile { file, has_set_time: AtomicBool::new(false) }
+    }
 }
 
 impl DiskFile for OsFile {
@@ -259,7 +303,19 @@ impl DiskFile for OsFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.file.sync_data()
+        match self.has_set_time.swap(false, Ordering::Relaxed) {
+            true => self.file.sync_all(),
+            false => self.file.sync_data(),
+        }
+    }
+
+    fn set_modified(&self, nanos: i128) -> io::Result<()> {
+        let distance = u64::try_from(nanos.unsigned_abs()).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let distance = Duration::from_nanos(distance);
+        let moment = if nanos < 0 { UNIX_EPOCH.checked_sub(distance) } else { UNIX_EPOCH.checked_add(distance) };
+        self.file.set_modified(moment.ok_or(io::ErrorKind::InvalidInput)?)?;
+        self.has_set_time.store(true, Ordering::Relaxed);
+        Ok(())
     }
 
     fn stat(&self) -> io::Result<FileStat> {
@@ -271,6 +327,40 @@ impl DiskFile for OsFile {
         self.file.rewind()?;
         self.file.take(most as u64).read_to_end(&mut bytes)?;
         Ok(bytes)
+    }
+}
+
+#[cfg(unix)]
+#[derive(Debug)]
+struct OsDir {
+    dir: File,
+}
+
+#[cfg(unix)]
+impl DiskDir for OsDir {
+    fn sync(&self) -> io::Result<()> {
+        self.dir.sync_all()
+    }
+
+    fn stat(&self) -> io::Result<FileStat> {
+        self.dir.metadata().map(|metadata| stat_of(&metadata))
+    }
+}
+
+#[cfg(not(unix))]
+#[derive(Debug)]
+struct OsDir {
+    path: std::path::PathBuf,
+}
+
+#[cfg(not(unix))]
+impl DiskDir for OsDir {
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn stat(&self) -> io::Result<FileStat> {
+        fs::metadata(&self.path).map(|metadata| stat_of(&metadata))
     }
 }
 

@@ -167,7 +167,7 @@ impl Batch {
             (std::mem::take(&mut state.notes), std::mem::take(&mut state.callbacks))
         };
         self.settled.notify_all();
-        notes.into_iter().for_each(|note| note(outcome));
+        notes.into_iter().for_each(|note| tell(note, outcome));
         callbacks
     }
 

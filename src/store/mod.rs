@@ -103,7 +103,12 @@ impl Store {
 
     /// Opens a data directory to read it, beside a writer or without one. Nothing is created or changed.
     pub fn open_read_only(path: impl AsRef<Path>, options: Options) -> Result<Self, StoreError> {
-        Self::open_in_mode(Arc::new(OsDisk), path.as_ref(), options, Mode::ReadOnly)
+        Self::open_read_only_on(Arc::new(OsDisk), path, options)
+    }
+
+    /// The same on a disk of the caller's choice.
+    pub fn open_read_only_on(disk: SharedDisk, path: impl AsRef<Path>, options: Options) -> Result<Self, StoreError> {
+        Self::open_in_mode(disk, path.as_ref(), options, Mode::ReadOnly)
     }
 
     /// Opens a data directory on a disk of the caller's choice, as its one writer.
@@ -121,6 +126,8 @@ impl Store {
             core_dir: options.core_dir.clone(),
             commit: options.commit,
             meter: options.meter.clone(),
+            durability: options.durability,
+            on_finding: options.on_finding.clone(),
         };
         let storage = FileStorage::open(disk, path, files)?;
         Ok(Self::on_storage(Arc::new(storage), options))
@@ -176,6 +183,11 @@ impl Store {
     /// What was found wrong when the directory was opened, and what was done about it.
     pub fn findings(&self) -> Vec<Finding> {
         self.shared.storage.findings()
+    }
+
+    /// What is wrong now, and was not when the directory was opened: [`Options::on_finding`] is called when it begins.
+    pub fn live_findings(&self) -> Vec<Finding> {
+        self.shared.storage.live_findings()
     }
 
     /// What the store has done so far, in numbers.

@@ -9,7 +9,7 @@ use crate::entropy::{Entropy, SystemEntropy};
 use crate::limits::OPEN_JOURNALS;
 use crate::meter::Meter;
 use crate::recovery::RecoveryOptions;
-use crate::storage::{CommitOptions, Durability, open_files_max};
+use crate::storage::{CommitOptions, Durability, OnFinding, open_files_max};
 
 /// Whether a cached session is compared with its file before it is given out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -48,6 +48,8 @@ pub struct Options {
     pub entropy: Arc<dyn Entropy>,
     /// Counts what the store does. Stores whose options are clones of the same ones share it.
     pub meter: Arc<Meter>,
+    /// Called with findings that arise while the store is open.
+    pub on_finding: Option<OnFinding>,
 }
 
 impl Default for Options {
@@ -64,6 +66,7 @@ impl Default for Options {
             clock: Arc::new(SystemClock),
             entropy: Arc::new(SystemEntropy),
             meter: Arc::default(),
+            on_finding: None,
         }
     }
 }

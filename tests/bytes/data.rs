@@ -131,14 +131,11 @@ pub(crate) fn open(disk: &SimDisk, now: f64) -> Result<Store, StoreError> {
 pub(crate) fn open_to_read(disk: &SimDisk) -> Result<Store, StoreError> {
     let options = options(disk, NOW);
     let files = FilesOptions {
-        mode: Mode::ReadOnly,
-        purpose: lastword::storage::Purpose::Serve,
-        allow_network_fs: false,
         clock: options.clock.clone(),
         entropy: options.entropy.clone(),
-        core_dir: None,
         commit: options.commit,
         meter: options.meter.clone(),
+        ..FilesOptions::in_mode(Mode::ReadOnly)
     };
     let storage = FileStorage::open(Arc::new(disk.clone()), Path::new(ROOT), files)?;
     Ok(Store::on_storage(Arc::new(storage), options))

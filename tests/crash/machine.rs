@@ -8,7 +8,7 @@ use std::time::Duration;
 use lastword::clock::{ManualClock, Timestamp};
 use lastword::entropy::SeededEntropy;
 use lastword::storage::sim::{Crash, SimDisk};
-use lastword::storage::{FileStorage, FilesOptions, Mode, Purpose, StorageError};
+use lastword::storage::{FileStorage, FilesOptions, Mode, StorageError};
 use lastword::{CommitOptions, Options, SessionId, Store, StoreError};
 
 use crate::told::Told;
@@ -73,14 +73,11 @@ impl Machine {
     pub(crate) fn open_to_read(&self, disk: &SimDisk) -> Result<Store, StorageError> {
         let options = self.options(disk, NOW);
         let files = FilesOptions {
-            mode: Mode::ReadOnly,
-            purpose: Purpose::Serve,
-            allow_network_fs: false,
             clock: options.clock.clone(),
             entropy: options.entropy.clone(),
-            core_dir: None,
             commit: options.commit,
             meter: options.meter.clone(),
+            ..FilesOptions::in_mode(Mode::ReadOnly)
         };
         let storage = FileStorage::open(Arc::new(disk.clone()), DATA.as_ref(), files)?;
         Ok(Store::on_storage(Arc::new(storage), options))

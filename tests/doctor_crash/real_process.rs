@@ -30,7 +30,7 @@ type Step = (String, usize);
 /// The system calls that change what lies there, answer or end. Those that this machine does not have are passed over.
 /// A file that was only created is seen before the first write to it.
 const CALLS: &str = "trace=?write,?pwrite64,?writev,?rename,?renameat,?renameat2,?fsync,?fdatasync,?mkdir,?mkdirat,\
-                     ?ftruncate,?unlink,?unlinkat,?chmod,?fchmod,?fchmodat,?exit_group";
+                     ?ftruncate,?utimensat,?unlink,?unlinkat,?chmod,?fchmod,?fchmodat,?exit_group";
 
 /// A data directory that goes with the test.
 struct Data {

@@ -73,6 +73,7 @@ fn without_boot(bytes: &[u8]) -> Vec<u8> {
         Ok(mut record) => {
             record["boot_id"] = serde_json::Value::Null;
             record["begun_at"] = serde_json::Value::Null;
+            record["crc"] = serde_json::Value::Null;
             record.to_string().into_bytes()
         }
         Err(_) => bytes.to_vec(),

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use lastword::clock::{ManualClock, Timestamp};
 use lastword::index::ListFilter;
+use lastword::storage::sim::SimDisk;
 use lastword::storage::{Access, Disk};
 use lastword::{NewSession, Options, Store};
 
-use crate::looks::LookedAt;
 use crate::shelf::{rename, sid};
 
-fn store_with(disk: &LookedAt, sessions: usize) -> Store {
+fn store_with(disk: &SimDisk, sessions: usize) -> Store {
     let clock = Arc::new(ManualClock::at(Timestamp::from_seconds(1_800_000_000.0)));
     let store = Store::open_on(Arc::new(disk.clone()), "/data", Options { clock, ..Options::default() }).unwrap();
     for at in 0..sessions {
@@ -21,16 +21,17 @@ fn store_with(disk: &LookedAt, sessions: usize) -> Store {
     store
 }
 
-fn operations(disk: &LookedAt, work: impl FnOnce()) -> u64 {
-    let before = disk.operations();
+fn operations(disk: &SimDisk, work: impl FnOnce()) -> u64 {
+    let all = || disk.operations() + disk.looks();
+    let before = all();
     work();
-    disk.operations() - before
+    all() - before
 }
 
 #[test]
 fn a_save_takes_as_many_operations_among_a_thousand_sessions_as_alone() {
     let counts = [1, 1_000].map(|sessions| {
-        let disk = LookedAt::default();
+        let disk = SimDisk::new();
         let store = store_with(&disk, sessions);
         operations(&disk, || rename(&store, "s0", "Renamed"))
     });
@@ -40,7 +41,7 @@ fn a_save_takes_as_many_operations_among_a_thousand_sessions_as_alone() {
 #[test]
 fn a_page_looks_at_its_own_sessions_only() {
     let counts = [20, 1_000].map(|sessions| {
-        let disk = LookedAt::default();
+        let disk = SimDisk::new();
         let store = store_with(&disk, sessions);
         store.list().unwrap();
         store.list_page(None, 10).unwrap();
@@ -53,7 +54,7 @@ fn a_page_looks_at_its_own_sessions_only() {
 #[test]
 fn a_search_looks_at_the_sessions_that_it_gives_and_at_no_other() {
     let counts = [20, 1_000].map(|sessions| {
-        let disk = LookedAt::default();
+        let disk = SimDisk::new();
         let store = store_with(&disk, sessions);
         rename(&store, "s7", "A needle");
         store.list().unwrap();
@@ -72,7 +73,7 @@ fn a_search_looks_at_the_sessions_that_it_gives_and_at_no_other() {
 /// The time of the folder does not tell of it, so the page has to look at its sessions.
 #[test]
 fn a_page_shows_what_was_changed_in_place() {
-    let disk = LookedAt::default();
+    let disk = SimDisk::new();
     let store = store_with(&disk, 3);
     assert_eq!(store.list_page(None, 3).unwrap().sessions[0].summary.as_ref().unwrap().title(), "x");
     let path = Path::new("/data/s0.json");
@@ -93,7 +94,7 @@ fn a_page_shows_what_was_changed_in_place() {
 
 #[test]
 fn a_good_index_spares_reading_the_sessions() {
-    let disk = LookedAt::default();
+    let disk = SimDisk::new();
     drop(store_with(&disk, 200));
     let clock = Arc::new(ManualClock::at(Timestamp::from_seconds(1_800_000_000.0)));
     let store = Store::open_on(Arc::new(disk.clone()), "/data", Options { clock, ..Options::default() }).unwrap();

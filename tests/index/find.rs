@@ -9,11 +9,10 @@ use std::thread;
 use std::time::Duration;
 
 use lastword::clock::SystemClock;
-use lastword::entropy::SystemEntropy;
 use lastword::index::{Index, ListFilter, Part};
 use lastword::limits::LIST_SCAN_MAX;
-use lastword::storage::{FileStorage, FilesOptions, Mode, OsDisk, Purpose};
-use lastword::{CommitOptions, Listed, NewSession, Position, SaveOptions, Store};
+use lastword::storage::{FileStorage, FilesOptions, Mode, OsDisk};
+use lastword::{Listed, NewSession, Position, SaveOptions, Store};
 use proptest::prelude::*;
 
 use crate::shelf::{Shelf, ids, rename, shown, sid};
@@ -91,16 +90,7 @@ fn mixed() -> &'static Shelf {
 }
 
 fn index_of(shelf: &Shelf) -> Index {
-    let options = FilesOptions {
-        mode: Mode::ReadOnly,
-        purpose: Purpose::Serve,
-        allow_network_fs: true,
-        clock: Arc::new(SystemClock),
-        entropy: Arc::new(SystemEntropy),
-        core_dir: None,
-        commit: CommitOptions::default(),
-        meter: Arc::default(),
-    };
+    let options = FilesOptions { allow_network_fs: true, ..FilesOptions::in_mode(Mode::ReadOnly) };
     let storage = FileStorage::open(Arc::new(OsDisk), &shelf.root, options).unwrap();
     Index::new(Arc::new(storage), Arc::new(SystemClock))
 }

@@ -7,7 +7,6 @@ mod crash;
 mod damage;
 mod find;
 #[cfg(feature = "sim")]
-mod looks;
 mod outside;
 mod pages;
 mod shelf;

@@ -19,7 +19,7 @@ use crate::torn_line::{is_kept, texts_before, torn_bytes, torn_run};
 
 /// The system calls that change the disk, answer or end. Those that this machine does not have are passed over.
 const CALLS: &str = "trace=?write,?pwrite64,?writev,?rename,?renameat,?renameat2,?fsync,?fdatasync,?open,?openat,?mkdir,\
-                     ?mkdirat,?ftruncate,?unlink,?unlinkat,?exit_group";
+                     ?mkdirat,?ftruncate,?utimensat,?unlink,?unlinkat,?exit_group";
 
 const SIGKILL: i32 = 9;
 const NEXT_PROMPT: &str = "Und dann?";

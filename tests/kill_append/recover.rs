@@ -58,7 +58,7 @@ fn check_recovery(before: Data, texts: &[&str], markers: usize) {
     assert_eq!(told(&resolved), (texts.to_vec(), markers), "undisturbed");
     let journal = files(&before).journal;
     let case = Case::new(with_stale_temp(before), &SHOW, &[]);
-    case.kill_at_every_step(&["openat", "pwrite64", "fdatasync", "rename", "fsync", "unlink"], |killed| {
+    case.kill_at_every_step(&["openat", "pwrite64", "utimensat", "rename", "fsync", "unlink"], |killed| {
         let left = timeless(&killed.data);
         assert!(left == unresolved || left == resolved, "half a recovery was saved: {left}");
         check_resolved(killed, &resolved);

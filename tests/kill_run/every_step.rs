@@ -15,7 +15,7 @@ use crate::scene::{Scene, names};
 
 /// Those that this machine does not have are passed over.
 const CALLS: &str = "trace=?write,?pwrite64,?writev,?rename,?renameat,?renameat2,?fsync,?fdatasync,?open,?openat,?mkdir,\
-                     ?mkdirat,?ftruncate,?unlink,?unlinkat,?clone,?clone3,?fork,?vfork,?pipe2,?close,?wait4,?waitid,?kill,\
+                     ?mkdirat,?ftruncate,?utimensat,?unlink,?unlinkat,?clone,?clone3,?fork,?vfork,?pipe2,?close,?wait4,?waitid,?kill,\
                      ?exit_group";
 
 /// How many calls of one name are died at. More are passed over evenly, but never the first and the last.

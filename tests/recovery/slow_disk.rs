@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use lastword::storage::{Access, DirEntry, Disk, DiskFile, DiskLock, FileStat, OsDisk};
+use lastword::storage::{Access, DirEntry, Disk, DiskDir, DiskFile, DiskLock, FileStat, OsDisk};
 use parking_lot::Mutex;
 
 /// The disk that the store is given.
@@ -152,8 +152,12 @@ impl Disk for SlowDisk {
         OsDisk.read_dir(path)
     }
 
-    fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        OsDisk.sync_dir(path)
+    fn open_dir(&self, path: &Path) -> io::Result<Box<dyn DiskDir>> {
+        OsDisk.open_dir(path)
+    }
+
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        OsDisk.remove_dir(path)
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>> {
@@ -164,8 +168,8 @@ impl Disk for SlowDisk {
         OsDisk.is_locked(path)
     }
 
-    fn make_private(&self, path: &Path) -> io::Result<()> {
-        OsDisk.make_private(path)
+    fn make_private(&self, root: &Path, relative: &Path) -> io::Result<u32> {
+        OsDisk.make_private(root, relative)
     }
 
     fn network_file_system(&self, path: &Path) -> io::Result<Option<&'static str>> {

@@ -5,7 +5,6 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use lastword::clock::{Clock, SystemClock};
-use lastword::entropy::SystemEntropy;
 use lastword::journal::{OpenFileBudget, RunJournal, read_events};
 use lastword::storage::{AppendFailure, Birth, FileStorage, FilesOptions, JournalWriter, Mode, OsDisk, Storage};
 use lastword::{Durability, Event, ReadOptions, RunId, SessionId, StorageError, Ticket};
@@ -43,16 +42,7 @@ impl JournalWriter for HeldWriter {
 fn events_that_wait_for_the_same_write_are_written_together() {
     let folder = tempfile::tempdir().unwrap();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let options = FilesOptions {
-        mode: Mode::Write,
-        purpose: lastword::storage::Purpose::Serve,
-        allow_network_fs: true,
-        clock: clock.clone(),
-        entropy: Arc::new(SystemEntropy),
-        core_dir: None,
-        commit: lastword::CommitOptions::default(),
-        meter: Arc::default(),
-    };
+    let options = FilesOptions { allow_network_fs: true, clock: clock.clone(), ..FilesOptions::in_mode(Mode::Write) };
     let storage: Arc<dyn Storage> = Arc::new(FileStorage::open(Arc::new(OsDisk), folder.path(), options).unwrap());
     let (session, run) = (SessionId::parse("s").unwrap(), RunId::parse("r").unwrap());
     let mut opened = storage.create_journal(&session, &run, &Birth::default()).unwrap();

@@ -4,8 +4,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use lastword::clock::SystemClock;
-use lastword::entropy::SystemEntropy;
 use lastword::recovery::look;
 use lastword::storage::{FileStorage, FilesOptions, Mode, OsDisk, Storage};
 use lastword::{CacheOptions, Durability, Event, List, Outcome, Run, SessionId};
@@ -98,16 +96,8 @@ impl Long<'_> {
     }
 
     fn read_only_storage(&self) -> Outcomes<Arc<dyn Storage>> {
-        let options = FilesOptions {
-            mode: Mode::ReadOnly,
-            purpose: lastword::storage::Purpose::Serve,
-            allow_network_fs: self.bench.allow_network_fs,
-            clock: Arc::new(SystemClock),
-            entropy: Arc::new(SystemEntropy),
-            core_dir: None,
-            commit: lastword::CommitOptions::default(),
-            meter: Arc::default(),
-        };
+        let allow_network_fs = self.bench.allow_network_fs;
+        let options = FilesOptions { allow_network_fs, ..FilesOptions::in_mode(Mode::ReadOnly) };
         Ok(Arc::new(FileStorage::open(Arc::new(OsDisk), &self.scene.data, options)?))
     }
 }

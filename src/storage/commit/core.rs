@@ -1,4 +1,5 @@
-//! The committer's steps: take what was gathered, log it, sync once. Knows no threads and no waiting.
+//! The group commit itself: take what was gathered, log it, fsync once. Knows no threads and no waiting. Fails only when
+//! an fsync does.
 
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ pub(super) struct Core {
 }
 
 impl Core {
-    /// Batches are numbered from behind those that were found.
+    /// Batches are numbered on from those that were found.
     pub(super) fn new(log: Log, last_batch: u64) -> Self {
         Core { log, batch: last_batch, lines: Vec::new() }
     }
@@ -30,18 +31,19 @@ impl Core {
     pub(super) fn commit(&mut self, gathered: &Gathered) -> Result<(), StorageError> {
         self.batch += 1;
         match self.log_and_sync(gathered) {
-            Err(Refusal::NoRoom) => self.commit_with_less_room(gathered),
+            Err(Refusal::Unavailable) => self.commit_with_less_room(gathered),
             Err(Refusal::Failed(error)) => Err(error),
             Ok(()) => Ok(()),
         }
     }
 
-    /// The log is full: what it names is made durable in place, so that it can go on, and everybody waits for that. If
-    /// there is no room even then, the disk is full, and these lines are made durable in place too.
+    /// The log cannot take the batch: what it names is made durable in place, so that it can go on, and all appenders wait
+    /// for that. If it cannot even then, the disk is full or no file can be opened, and these lines are made durable in
+    /// place too.
     fn commit_with_less_room(&mut self, gathered: &Gathered) -> Result<(), StorageError> {
         self.sweep()?;
         match self.log_and_sync(gathered) {
-            Err(Refusal::NoRoom) => gathered.streams().try_for_each(|stream| {
+            Err(Refusal::Unavailable) => gathered.streams().try_for_each(|stream| {
                 stream.take_note();
                 stream.secure()
             }),
@@ -50,13 +52,9 @@ impl Core {
         }
     }
 
-    /// A disk that has no room even for bytes in the place of others has none for the log.
     fn log_and_sync(&mut self, gathered: &Gathered) -> Result<(), Refusal> {
         self.log_all(gathered)?;
-        match self.log.sync() {
-            Err(error) if error.is_no_space() => Err(Refusal::NoRoom),
-            synced => Ok(synced?),
-        }
+        self.log.sync()
     }
 
     fn log_all(&mut self, gathered: &Gathered) -> Result<(), Refusal> {
@@ -74,7 +72,7 @@ impl Core {
         Ok(())
     }
 
-    /// Logs what a journal holds up to this place and nobody handed in.
+    /// Logs what a journal holds up to this place and no appender handed in. What cannot be read back is synced in place.
     fn log_back(&mut self, stream: &Arc<Stream>, to: u64) -> Result<(), Refusal> {
         let from = stream.covered();
         if from >= to {
@@ -86,8 +84,7 @@ impl Core {
         let mut lines = std::mem::take(&mut self.lines);
         let logged = match stream.read_back(from, to, &mut lines) {
             Ok(true) => self.log_lines(stream, from, &lines),
-            Ok(false) => stream.secure().map_err(Refusal::from),
-            Err(error) => Err(error.into()),
+            Ok(false) | Err(_) => stream.secure().map_err(Refusal::from),
         };
         self.lines = lines;
         logged
@@ -114,15 +111,17 @@ impl Core {
     /// Makes durable in place what the log names, and the log free.
     pub(super) fn sweep(&mut self) -> Result<(), StorageError> {
         self.log.named().iter().try_for_each(|stream| stream.secure())?;
-        self.log.sync()?;
+        if let Err(Refusal::Failed(error)) = self.log.sync() {
+            return Err(error);
+        }
         self.log.release();
         Ok(())
     }
 
-    /// Makes everything durable in place, and says that the log counts no more.
+    /// Makes everything durable in place, and retires the log. One that could not be retired is replayed in vain.
     pub(super) fn close(&mut self, all: &[Arc<Stream>]) -> Result<(), StorageError> {
         all.iter().try_for_each(|stream| stream.secure())?;
         self.sweep()?;
-        if self.log.has_records() { self.log.retire() } else { Ok(()) }
+        if self.log.has_records() { self.log.retire().map(drop) } else { Ok(()) }
     }
 }

@@ -1,29 +1,30 @@
-//! What happens after a failed sync: nothing more is written.
+//! The latch that stops a store for good: after a failed fsync, a lost lock, or a commit that panicked.
 //!
-//! A kernel marks pages clean although it could not write them, and the next sync says that all is well. So the first
-//! failure stops the store for good, and a mark in the lock's note tells the next one to trust no page of this boot.
+//! A kernel marks pages clean although it could not write them, and the next fsync reports success. So the first failed
+//! one stops the store, and a mark in the lock's note tells the next writer of this boot to trust no page.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
 
-use crate::storage::disk::SharedDisk;
 use crate::storage::error::StorageError;
-use crate::storage::layout::Layout;
-use crate::storage::lock;
+use crate::storage::lock::WriterLock;
 
-/// Stops a store at its first failed sync.
+/// Stops a store. Only a failed fsync, a lost lock and a panic do; a failed open, read or write does not.
+#[derive(Default)]
 pub(in crate::storage) struct Latch {
     is_stopped: AtomicBool,
     cause: Mutex<Option<Box<StorageError>>>,
-    disk: SharedDisk,
-    layout: Layout,
+    /// Weak, because a ticket may outlive the store and must not keep its lock.
+    lock: OnceLock<Weak<WriterLock>>,
 }
 
 impl Latch {
-    pub(in crate::storage) fn new(disk: SharedDisk, layout: Layout) -> Self {
-        Latch { is_stopped: AtomicBool::new(false), cause: Mutex::default(), disk, layout }
+    /// Watches over this lock from now on.
+    pub(in crate::storage) fn guard(&self, lock: &Arc<WriterLock>) {
+        let _ = self.lock.set(Arc::downgrade(lock));
     }
 
     #[inline]
@@ -39,6 +40,16 @@ impl Latch {
         }
     }
 
+    /// The same, after a look at the lock file: if another file has its name, another writer may be at work, and the
+    /// store stops. Costs one stat.
+    pub(in crate::storage) fn check_lock(&self) -> Result<(), StorageError> {
+        self.check()?;
+        if let Some(lock) = self.writer_lock().filter(|lock| !lock.is_named()) {
+            self.stop(&StorageError::LockLost { path: lock.path().clone() });
+        }
+        self.check()
+    }
+
     #[cold]
     pub(in crate::storage) fn refusal(&self) -> StorageError {
         let source = self.cause.lock().clone().expect("a store is stopped for a reason");
@@ -50,14 +61,21 @@ impl Latch {
 
     /// Stops the store because of a failure. The first cause stands.
     pub(in crate::storage) fn stop(&self, cause: &StorageError) {
-        if self.set(cause) {
-            lock::mark_unsure(&*self.disk, &self.layout);
+        if self.set(cause)
+            && matches!(cause, StorageError::SyncFailed { .. })
+            && let Some(lock) = self.writer_lock()
+        {
+            lock.mark_unsure();
         }
     }
 
     /// Stops the store because it is closed.
     pub(in crate::storage) fn close(&self) {
         self.set(&StorageError::Closed);
+    }
+
+    fn writer_lock(&self) -> Option<Arc<WriterLock>> {
+        self.lock.get().and_then(Weak::upgrade)
     }
 
     fn set(&self, cause: &StorageError) -> bool {

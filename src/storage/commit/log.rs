@@ -3,14 +3,18 @@
 //! What a crash leaves: a file that is too short or whose header cannot be read was never acknowledged in, and is filled
 //! again before it is used; a batch that was not synced is there in part or not at all, and was not acknowledged; a
 //! header that says "nothing before me counts" is there or not, and everything before it is on the medium elsewhere.
+//!
+//! Only a failed fsync is a failure. A segment that could not be opened, filled or written, and an fsync that found no
+//! space, leave the log unavailable: the journals are synced themselves, and the segment takes no more records.
 
 use std::collections::{HashSet, VecDeque};
+use std::path::Path;
 use std::sync::Arc;
 
 use super::options::CommitOptions;
 use super::stream::Stream;
 use crate::format::commit::{HEADER_BYTES, LogRecord, Logged, SegmentHeader, first_seq, record_bytes};
-use crate::storage::directories::ensure_dirs;
+use crate::storage::directories::Directories;
 use crate::storage::disk::{Access, DiskFile, SharedDisk, write_full};
 use crate::storage::error::{Attempt, StorageError};
 use crate::storage::layout::Layout;
@@ -18,16 +22,28 @@ use crate::storage::layout::Layout;
 /// Why a record was not taken.
 #[derive(Debug)]
 pub(super) enum Refusal {
-    /// Every segment is needed, and there is no room for another.
-    NoRoom,
-    /// The disk failed.
+    /// The log cannot take it now: every segment is needed, the disk is full, or no file can be opened or written.
+    Unavailable,
+    /// An fsync failed.
     Failed(StorageError),
 }
 
 impl From<StorageError> for Refusal {
     fn from(error: StorageError) -> Self {
-        Refusal::Failed(error)
+        match error {
+            StorageError::SyncFailed { .. } if !error.is_no_space() => Refusal::Failed(error),
+            _ => Refusal::Unavailable,
+        }
     }
+}
+
+/// Whether a log was retired.
+#[derive(Debug)]
+pub(in crate::storage) enum Retired {
+    /// A replay finds nothing in it.
+    Durably,
+    /// There was no room to say so: a replay finds what it held before.
+    NotYet(StorageError),
 }
 
 /// A file that a segment can be put in.
@@ -51,6 +67,9 @@ struct Segment {
     /// Where the next record goes.
     end: u64,
     is_unsynced: bool,
+    /// Whether a write or an fsync of it went wrong: it takes no more records, and what it holds beyond those that were
+    /// synced before is not relied on.
+    is_spoilt: bool,
     /// The journals that it has records of, until they are durable in their own files.
     named: Vec<Named>,
 }
@@ -74,17 +93,21 @@ impl Named {
 #[derive(Debug)]
 pub(in crate::storage) struct Log {
     disk: SharedDisk,
+    directories: Arc<Directories>,
     layout: Layout,
     store: String,
     options: CommitOptions,
+    segments_max: usize,
     /// The oldest first; the last one is written to.
     live: VecDeque<Segment>,
     free: VecDeque<Slot>,
+    /// The newest segment that the medium may know, to be told in its own place that nothing counts.
+    newest: Option<(u64, Slot)>,
     next_index: u32,
     next_number: u64,
     /// Files that are being made.
     spares: usize,
-    /// Whether the names of its files are known to survive a power cut: whoever created them may have died before.
+    /// Whether the names of its files are known to survive a power cut: their creator may have died before.
     are_names_durable: bool,
     /// What is to be written at the end of the last segment.
     room: Vec<u8>,
@@ -95,8 +118,10 @@ pub(in crate::storage) struct Log {
 pub(in crate::storage) struct FoundLog {
     /// Files to be used again, in this order.
     pub(in crate::storage) slots: Vec<Slot>,
-    /// The number of the newest segment.
-    pub(in crate::storage) newest: u64,
+    /// The newest segment and the file that holds it, if it can be written.
+    pub(in crate::storage) newest: Option<(u64, Slot)>,
+    /// The first number that may be given to a segment.
+    pub(in crate::storage) next_number: u64,
     /// The first file name that was never used.
     pub(in crate::storage) next_index: u32,
 }
@@ -104,20 +129,24 @@ pub(in crate::storage) struct FoundLog {
 impl Log {
     pub(in crate::storage) fn new(
         disk: SharedDisk,
+        directories: Arc<Directories>,
         layout: Layout,
         store: &str,
         options: CommitOptions,
         found: FoundLog,
     ) -> Self {
         Log {
+            segments_max: options.segments_max(disk.open_files_max()),
             disk,
+            directories,
             layout,
             store: store.to_owned(),
             options,
             live: VecDeque::new(),
             free: found.slots.into(),
+            newest: found.newest,
             next_index: found.next_index,
-            next_number: found.newest + 1,
+            next_number: found.next_number,
             spares: 0,
             are_names_durable: false,
             room: Vec::new(),
@@ -154,7 +183,8 @@ impl Log {
     }
 
     fn make_room(&mut self, bytes: u64) -> Result<(), Refusal> {
-        let end = self.live.back().map(|segment| segment.end + self.room.len() as u64);
+        let usable = self.live.back().filter(|segment| !segment.is_spoilt);
+        let end = usable.map(|segment| segment.end + self.room.len() as u64);
         if end.is_some_and(|end| end + bytes <= self.options.segment_bytes()) {
             return Ok(());
         }
@@ -163,13 +193,16 @@ impl Log {
     }
 
     /// Begins another segment. Its header is written with its first records, but for a file that was used before: there
-    /// it is made durable first, so that no page of ours ever stands behind the header of an earlier use.
+    /// it is made durable first, so that no page of ours ever stands after the header of an earlier use.
     fn begin(&mut self) -> Result<(), Refusal> {
         let slot = match self.free.pop_front() {
             Some(slot) => self.filled(slot)?,
             None => self.new_slot()?,
         };
-        self.make_names_durable()?;
+        if let Err(refusal) = self.make_names_durable() {
+            self.free.push_front(slot);
+            return Err(refusal);
+        }
         if let Some(last) = self.live.back_mut() {
             last.named.iter_mut().for_each(|named| named.to = Some(named.stream.logged()));
         }
@@ -180,7 +213,9 @@ impl Log {
         self.room.extend_from_slice(&header.encode());
         let (seed, is_used) = (header.seed(), slot.is_used);
         let slot = Slot { is_used: true, ..slot };
-        self.live.push_back(Segment { header, seed, slot, end: 0, is_unsynced: false, named: Vec::new() });
+        self.newest = Some((number, slot.clone()));
+        let segment = Segment { header, seed, slot, end: 0, is_unsynced: false, is_spoilt: false, named: Vec::new() };
+        self.live.push_back(segment);
         if is_used {
             self.sync()?;
         }
@@ -189,42 +224,55 @@ impl Log {
 
     /// Fills a file whose past is unknown with zeroes. A crash leaves it as it was, in part, or filled.
     fn filled(&mut self, mut slot: Slot) -> Result<Slot, Refusal> {
-        if !slot.is_filled {
-            let path = self.layout.segment(slot.index);
-            let len = slot.file.stat().attempt("look at", &path)?.len;
-            if !self.has_room_for(self.options.segment_bytes().saturating_sub(len)) {
-                self.free.push_front(slot);
-                return Err(Refusal::NoRoom);
-            }
-            if let Err(cause) = fill(&*slot.file, self.options.segment_bytes()) {
-                // What was taken in vain is given back. If that fails, the next attempt finds it.
-                let _ = slot.file.set_len(len);
-                self.free.push_front(slot);
-                return Err(or_no_room(StorageError::io("fill", &path, cause)));
-            }
-            (slot.is_filled, slot.is_used) = (true, false);
+        if slot.is_filled {
+            return Ok(slot);
         }
+        let filled = self.fill_again(&slot);
+        if let Err(refusal) = filled {
+            self.free.push_front(slot);
+            return Err(refusal);
+        }
+        (slot.is_filled, slot.is_used) = (true, false);
         Ok(slot)
+    }
+
+    /// A file system that never overwrites in place needs room for all of it.
+    fn fill_again(&self, slot: &Slot) -> Result<(), Refusal> {
+        let (path, bytes) = (self.layout.segment(slot.index), self.options.segment_bytes());
+        let len = slot.file.stat().attempt("look at", &path)?.len;
+        if !self.has_room_for(bytes) {
+            return Err(Refusal::Unavailable);
+        }
+        fill(&*slot.file, bytes, &path).map_err(|error| {
+            // What was taken in vain is given back. If that fails, the next attempt finds it.
+            let _ = slot.file.set_len(len);
+            Refusal::from(error)
+        })
     }
 
     /// Creates another file.
     fn new_slot(&mut self) -> Result<Slot, Refusal> {
         if !self.may_grow() {
-            return Err(Refusal::NoRoom);
+            return Err(Refusal::Unavailable);
         }
         self.next_index += 1;
         self.are_names_durable = false;
-        self.blank(self.next_index - 1).make().map_err(or_no_room)
+        Ok(self.blank(self.next_index - 1).make()?)
     }
 
     fn may_grow(&self) -> bool {
-        let is_allowed = self.live.len() + self.free.len() + self.spares < self.options.segments_max();
+        let is_allowed = self.live.len() + self.free.len() + self.spares < self.segments_max;
         is_allowed && self.has_room_for(self.options.segment_bytes())
     }
 
     fn blank(&self, index: u32) -> Blank {
-        let (disk, layout) = (self.disk.clone(), self.layout.clone());
-        Blank { disk, layout, index, bytes: self.options.segment_bytes() }
+        Blank {
+            disk: self.disk.clone(),
+            directories: self.directories.clone(),
+            layout: self.layout.clone(),
+            index,
+            bytes: self.options.segment_bytes(),
+        }
     }
 
     /// Whether another file will be needed soon, and none is there.
@@ -249,27 +297,30 @@ impl Log {
     }
 
     /// Whether the log can take so much and leave as much to the journals. They can do without it, it cannot do without
-    /// them; and an attempt that fills the disk, even for a moment, would fail everybody else's writes.
+    /// them; and an attempt that fills the disk, even for a moment, would fail everyone else's writes.
     fn has_room_for(&self, bytes: u64) -> bool {
         let free = self.disk.free_bytes(self.layout.root()).ok().flatten();
-        bytes == 0 || free.is_none_or(|free| free / 2 >= bytes)
+        free.is_none_or(|free| free / 2 >= bytes)
     }
 
-    fn make_names_durable(&mut self) -> Result<(), StorageError> {
+    fn make_names_durable(&mut self) -> Result<(), Refusal> {
         if !self.are_names_durable {
             let folder = self.layout.commit_log();
-            ensure_dirs(&*self.disk, &folder)?;
-            self.disk.sync_dir(&folder).attempt("sync the folder", &folder)?;
+            self.directories.ensure(&folder)?;
+            self.directories.sync(&folder)?;
             self.are_names_durable = true;
         }
         Ok(())
     }
 
-    fn write(&mut self) -> Result<(), StorageError> {
+    fn write(&mut self) -> Result<(), Refusal> {
         let Some(segment) = self.live.back_mut().filter(|_| !self.room.is_empty()) else { return Ok(()) };
         let path = self.layout.segment(segment.slot.index);
-        write_full(&*segment.slot.file, &self.room, segment.end)
-            .map_err(|(_, cause)| StorageError::io("write", &path, cause))?;
+        if let Err((_, cause)) = write_full(&*segment.slot.file, &self.room, segment.end) {
+            segment.spoil();
+            self.room.clear();
+            return Err(StorageError::io("write", &path, cause).into());
+        }
         segment.end += self.room.len() as u64;
         segment.is_unsynced = true;
         self.room.clear();
@@ -277,11 +328,14 @@ impl Log {
     }
 
     /// Makes every record that was taken survive a power cut.
-    pub(super) fn sync(&mut self) -> Result<(), StorageError> {
+    pub(super) fn sync(&mut self) -> Result<(), Refusal> {
         self.write()?;
         for segment in self.live.iter_mut().filter(|segment| segment.is_unsynced) {
             let path = self.layout.segment(segment.slot.index);
-            segment.slot.file.sync().attempt("sync", &path)?;
+            if let Err(error) = segment.slot.file.sync().synced(&path) {
+                self.live.iter_mut().filter(|segment| segment.is_unsynced).for_each(Segment::spoil);
+                return Err(error.into());
+            }
             segment.is_unsynced = false;
         }
         Ok(())
@@ -289,7 +343,7 @@ impl Log {
 
     /// Whether so many segments are in use that it is time to make some free.
     pub(super) fn is_half_full(&self) -> bool {
-        self.live.len() * 2 > self.options.segments_max()
+        self.live.len() * 2 > self.segments_max
     }
 
     /// The journals that the log is still needed for.
@@ -300,7 +354,7 @@ impl Log {
     }
 
     /// Forgets the journals that are durable in their own files, and makes the oldest segments free that none is left
-    /// in. Their folders were synced when they were created.
+    /// in. Their directories were synced when they were created.
     pub(super) fn release(&mut self) {
         for segment in &mut self.live {
             let number = segment.header.number;
@@ -308,20 +362,41 @@ impl Log {
                 gone.stream.forget_named(number);
             }
         }
-        while self.live.len() > 1 && self.live[0].named.is_empty() && !self.live[0].is_unsynced {
+        while self.live.front().is_some_and(|oldest| oldest.is_free() && (self.live.len() > 1 || oldest.is_spoilt)) {
             self.free.extend(self.live.pop_front().map(|segment| segment.slot));
         }
     }
 
     /// Says, durably, that nothing before now counts. Everything that the log holds is durable elsewhere.
-    pub(in crate::storage) fn retire(&mut self) -> Result<(), StorageError> {
-        self.write()?;
+    ///
+    /// A new segment says so; without room for one, the newest says so in its own place. A crash leaves the log as it was,
+    /// or retired.
+    pub(in crate::storage) fn retire(&mut self) -> Result<Retired, StorageError> {
+        self.room.clear();
         let slots = self.live.drain(..).map(|segment| segment.slot);
         self.free.extend(slots);
-        match self.begin() {
-            Ok(()) => self.sync(),
+        // One that has to be filled first may find no room.
+        self.free.make_contiguous().sort_by_key(|slot| !slot.is_filled);
+        match self.begin().and_then(|()| self.sync()) {
+            Ok(()) => Ok(Retired::Durably),
             Err(Refusal::Failed(error)) => Err(error),
-            Err(Refusal::NoRoom) => Ok(()),
+            Err(Refusal::Unavailable) => self.retire_in_place(),
+        }
+    }
+
+    /// A header whose `live_from` is higher than its own number leaves nothing that counts.
+    fn retire_in_place(&mut self) -> Result<Retired, StorageError> {
+        self.room.clear();
+        let Some((number, slot)) = self.newest.clone() else { return Ok(Retired::Durably) };
+        self.live.drain(..).for_each(|segment| self.free.push_back(segment.slot));
+        let path = self.layout.segment(slot.index);
+        let header = SegmentHeader { store: self.store.clone(), number, live_from: number + 1 };
+        if let Err((_, cause)) = write_full(&*slot.file, &header.encode(), 0) {
+            return Ok(Retired::NotYet(StorageError::io("write", &path, cause)));
+        }
+        match slot.file.sync().synced(&path) {
+            Err(error) if error.is_no_space() => Ok(Retired::NotYet(error)),
+            synced => synced.map(|()| Retired::Durably),
         }
     }
 
@@ -331,9 +406,21 @@ impl Log {
     }
 }
 
+impl Segment {
+    /// Takes no more records. What was not synced is not relied on, and the file is filled before it is used again.
+    fn spoil(&mut self) {
+        (self.is_spoilt, self.is_unsynced, self.slot.is_filled) = (true, false, false);
+    }
+
+    fn is_free(&self) -> bool {
+        self.named.is_empty() && !self.is_unsynced
+    }
+}
+
 /// A file of the log that is still to be made.
 pub(super) struct Blank {
     disk: SharedDisk,
+    directories: Arc<Directories>,
     layout: Layout,
     index: u32,
     bytes: u64,
@@ -343,40 +430,29 @@ impl Blank {
     /// Makes it. A crash leaves it missing, too short, or full of zeroes. Its name is still to be made durable.
     fn make(&self) -> Result<Slot, StorageError> {
         let path = self.layout.segment(self.index);
-        ensure_dirs(&*self.disk, &self.layout.commit_log())?;
+        self.directories.ensure(&self.layout.commit_log())?;
         let file = self.disk.open(&path, Access::CreateNew).attempt("create", &path)?;
-        if let Err(cause) = fill(&*file, self.bytes) {
+        fill(&*file, self.bytes, &path).inspect_err(|_| {
             let _ = self.disk.remove_file(&path);
-            return Err(StorageError::io("fill", &path, cause));
-        }
+        })?;
         Ok(Slot { index: self.index, file: Arc::from(file), is_filled: true, is_used: false })
     }
 
     /// Makes it, and its name durable.
     pub(super) fn make_durable(&self) -> Result<Slot, StorageError> {
-        let (slot, folder) = (self.make()?, self.layout.commit_log());
-        self.disk.sync_dir(&folder).attempt("sync the folder", &folder)?;
+        let slot = self.make()?;
+        self.directories.sync(&self.layout.commit_log())?;
         Ok(slot)
     }
 }
 
-fn fill(file: &dyn DiskFile, bytes: u64) -> std::io::Result<()> {
-    write_full(file, &vec![0; bytes as usize], 0).map_err(|(_, cause)| cause)?;
-    file.sync()
-}
-
-/// A full disk is no failure of the log: there are other ways to make lines durable.
-fn or_no_room(error: StorageError) -> Refusal {
-    match error.is_no_space() {
-        true => Refusal::NoRoom,
-        false => Refusal::Failed(error),
-    }
+fn fill(file: &dyn DiskFile, bytes: u64, path: &Path) -> Result<(), StorageError> {
+    write_full(file, &vec![0; bytes as usize], 0).map_err(|(_, cause)| StorageError::io("fill", path, cause))?;
+    file.sync().synced(path)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
     use crate::model::{RunId, SessionId};
     use crate::storage::sim::SimDisk;
@@ -391,7 +467,9 @@ mod tests {
         let stream = Stream::new(&SessionId::parse("s").unwrap(), &RunId::parse("r").unwrap(), path, 0);
         let (stream, file) = (Arc::new(stream), Arc::from(disk.open(path, Access::CreateNew).unwrap()));
         stream.hold(&file);
-        let mut log = Log::new(disk, layout, "store", options, FoundLog::default());
+        let directories = Arc::new(Directories::new(disk.clone(), Path::new("/data")));
+        let mut log =
+            Log::new(disk, directories, layout, "store", options, FoundLog { next_number: 1, ..FoundLog::default() });
         let take = |log: &mut Log, offset: u64| {
             stream.note_written(offset + 600);
             log.take(&stream, 1, offset, Logged::Lines(&[b'x'; 600])).unwrap();

@@ -1,4 +1,4 @@
-//! One device sync for all journals: a committer gathers what was appended, writes it to a shared log, and syncs that.
+//! Group commit: appends of all journals are gathered, written to a shared log, and made durable with one fsync.
 //!
 //! The rules, and what a crash leaves at each step:
 //! 1. The journal's own file is written first; only bytes that are in it enter the log. A crash here leaves lines that
@@ -6,16 +6,18 @@
 //! 2. A batch of records is written to the log and synced once. A crash before the sync has returned leaves any part of
 //!    the batch; none of its tickets was done. A record is whole or it is no record.
 //! 3. Tickets are done. From here on a replay brings back what the journals' own files lost.
-//! 4. A segment is used again only when every journal it names is synced in its own file; the folders of these were
+//! 4. A segment is used again only when every journal it names is synced in its own file; the directories of these were
 //!    synced before the journal took its first line. A crash before that replays the segment; replaying what is there
 //!    already changes nothing.
 //! 5. When the store is closed, every journal is synced, and a new segment says that nothing before it counts.
 //!
-//! After the first failed sync nothing is written any more ([`Latch`]).
+//! After the first failed fsync nothing is written any more ([`Latch`]). Where the log cannot be written, each journal is
+//! synced in its own file.
 //!
-//! [`Core`] is the state machine. Whoever waits for a ticket steps it, if nobody else does; whoever only wants to be
-//! told leaves that to a thread, which also comes by for lines that nobody asked for. On a simulated disk there are no
-//! threads, and the steps are made by hand.
+//! [`Core`] is the state machine. The first waiter becomes the leader and runs the commit; appenders who only asked to be
+//! called back leave it to a thread, which also commits, within the background interval, what no appender waits for. Without
+//! that thread each append commits itself. Once a batch, and at least every second, the lock file is compared with the locked
+//! one. On a simulated disk there are no threads, and the steps are made by hand.
 
 mod core;
 mod latch;
@@ -25,24 +27,30 @@ mod queue;
 mod stream;
 mod threads;
 
+use std::any::Any;
 use std::fmt;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use self::core::Core;
 pub(super) use self::latch::Latch;
-pub(super) use self::log::{FoundLog, Log, Slot};
+pub(super) use self::log::{FoundLog, Log, Retired, Slot};
 pub use self::options::CommitOptions;
 use self::queue::Gathered;
 pub(super) use self::stream::Stream;
 use self::threads::Threads;
 use super::error::StorageError;
+use super::finding::{Finding, LiveFindings};
 use super::ticket::{Batch, Callback, Commits, Durable, Outcome, Ticket, tell};
 use crate::clock::Stopwatch;
-use crate::limits::{COMMIT_LINES_BYTES_MAX, LEFT_JOURNALS_MAX};
+use crate::limits::COMMIT_LINES_BYTES_MAX;
 use crate::meter::Meter;
 use crate::model::SessionId;
 
@@ -52,6 +60,11 @@ const LOOK_OUT: Duration = Duration::from_micros(20);
 const PAUSES: usize = 64;
 /// For how long it waits for them, at the most.
 const PATIENCE_MAX: Duration = Duration::from_millis(2);
+/// How often the lock file is compared with the locked one, at the least.
+const LOCK_CHECK_EVERY: Duration = Duration::from_millis(900);
+
+/// The finding about a thread that could not be started.
+const NO_THREAD: &str = "no_commit_thread";
 
 /// Makes what is appended durable.
 #[derive(Debug)]
@@ -70,12 +83,28 @@ pub(super) struct Committer {
     core: Mutex<Core>,
     latch: Arc<Latch>,
     background: Option<Duration>,
-    /// Journals that nobody appends to any more and whose files are still open, at the most.
+    /// Abandoned journals whose files are still open, and how many there may be.
     left: AtomicUsize,
+    left_max: usize,
     streams: Mutex<Vec<Weak<Stream>>>,
     threads: Threads,
+    findings: Arc<LiveFindings>,
     meter: Arc<Meter>,
     own: Weak<Committer>,
+}
+
+/// What a committer works with.
+#[derive(Debug)]
+pub(super) struct Parts {
+    pub(super) log: Log,
+    /// The last batch that was found.
+    pub(super) last_batch: u64,
+    pub(super) options: CommitOptions,
+    pub(super) latch: Arc<Latch>,
+    /// How many abandoned journals keep a file open.
+    pub(super) left_max: usize,
+    pub(super) findings: Arc<LiveFindings>,
+    pub(super) meter: Arc<Meter>,
 }
 
 /// What has arrived.
@@ -97,16 +126,14 @@ impl fmt::Debug for Queue {
 }
 
 impl Committer {
-    /// A committer that goes on behind this batch. By hand, it has no threads.
-    pub(super) fn new(
-        log: Log,
-        last_batch: u64,
-        options: CommitOptions,
-        latch: Arc<Latch>,
-        by_hand: bool,
-        meter: Arc<Meter>,
-    ) -> Arc<Self> {
-        Arc::new_cyclic(|own| Committer {
+    /// A committer without threads, if it is used by hand, else one whose threads start now or when they are first needed.
+    pub(super) fn new(parts: Parts, by_hand: bool) -> Arc<Self> {
+        Self::with_threads(parts, Threads::new(by_hand))
+    }
+
+    fn with_threads(parts: Parts, threads: Threads) -> Arc<Self> {
+        let Parts { log, last_batch, options, latch, left_max, findings, meter } = parts;
+        let committer = Arc::new_cyclic(|own| Committer {
             queue: Mutex::default(),
             wake: Condvar::new(),
             is_hurried: AtomicBool::new(false),
@@ -118,11 +145,15 @@ impl Committer {
             latch,
             background: options.background,
             left: AtomicUsize::new(0),
+            left_max,
             streams: Mutex::default(),
-            threads: Threads::new(by_hand),
+            threads,
+            findings,
             meter,
             own: own.clone(),
-        })
+        });
+        committer.threads.ensure_commits(&committer.own);
+        committer
     }
 
     pub(super) fn latch(&self) -> &Arc<Latch> {
@@ -138,10 +169,10 @@ impl Committer {
         streams.push(Arc::downgrade(stream));
     }
 
-    /// Nobody appends to this journal any more. Only so many of them keep their files open until the log needs them no
-    /// more.
+    /// Called when the writer of a journal is dropped. At most `left_max` abandoned journals keep a file open, until the log
+    /// needs them no more.
     pub(super) fn leave(&self) {
-        if self.left.fetch_add(1, Ordering::Relaxed) + 1 >= LEFT_JOURNALS_MAX {
+        if self.left.fetch_add(1, Ordering::Relaxed) + 1 >= self.left_max {
             self.want_sweep();
         }
     }
@@ -183,12 +214,32 @@ impl Committer {
         Ticket::pending(batch, own)
     }
 
-    /// Makes sure that what is gathered becomes durable in time.
+    /// Makes sure that what is gathered becomes durable in time: by the thread, or here and now if it could not be started.
     fn arm(&self, mut queue: MutexGuard<'_, Queue>) {
-        if self.background.is_some() && !queue.is_armed {
-            queue.is_armed = self.threads.ensure_commits(&self.own);
-            drop(queue);
+        if self.background.is_none() || queue.is_armed {
+            return;
+        }
+        queue.is_armed = self.threads.ensure_commits(&self.own);
+        let is_left_to_thread = queue.is_armed;
+        drop(queue);
+        if is_left_to_thread {
             self.wake.notify_one();
+        } else if !self.threads.are_by_hand() && !self.threads.are_closing() {
+            self.step_alone(self.core.lock());
+        }
+    }
+
+    /// Reports that the thread could not be started, or that it could after all.
+    fn note_thread(&self, started: &io::Result<JoinHandle<()>>) {
+        match started {
+            Ok(_) => self.findings.clear(NO_THREAD),
+            Err(cause) => {
+                let message = format!(
+                    "the thread that makes events durable in the background could not be started ({cause}): every append is \
+                     synced by itself until it can, which is tried again every second; allow this user more threads"
+                );
+                self.findings.report(Finding::new(NO_THREAD, PathBuf::from("_commit_log"), message));
+            }
         }
     }
 
@@ -276,7 +327,7 @@ impl Committer {
             self.give_back(gathered);
             return false;
         }
-        let outcome = self.judged(self.latch.check().and_then(|()| self.commit_measured(&mut core, &gathered)));
+        let outcome = self.judged(self.latch.check_lock().and_then(|()| self.commit_caught(&mut core, &gathered)));
         let (is_half_full, lacks_spare) = (core.log.is_half_full(), core.log.lacks_spare());
         drop(core);
         self.expected.store(gathered.entries.len(), Ordering::Relaxed);
@@ -288,6 +339,17 @@ impl Committer {
             self.threads.ask_to_tend(&self.own);
         }
         true
+    }
+
+    /// A panic leaves no waiter behind: it stops the store, and each of them is told.
+    fn commit_caught(&self, core: &mut Core, gathered: &Gathered) -> Result<(), StorageError> {
+        let committed = catch_unwind(AssertUnwindSafe(|| self.commit_measured(core, gathered)));
+        committed.unwrap_or_else(|panic| Err(panicked(&*panic)))
+    }
+
+    /// Stops the store because one of its threads panicked.
+    fn stop_after(&self, panic: &(dyn Any + Send)) {
+        self.latch.stop(&panicked(panic));
     }
 
     fn commit_measured(&self, core: &mut Core, gathered: &Gathered) -> Result<(), StorageError> {
@@ -374,12 +436,14 @@ impl Committer {
         let ordered = self.core.lock().log.order_spare();
         if let Some(blank) = ordered {
             let made = blank.make_durable();
-            if let Some(error) = made.as_ref().err().filter(|error| !error.is_no_space()) {
+            if let Err(error @ StorageError::SyncFailed { .. }) = &made
+                && !error.is_no_space()
+            {
                 self.latch.stop(error);
             }
             self.core.lock().log.take_spare(made);
         }
-        if self.left.load(Ordering::Relaxed) >= LEFT_JOURNALS_MAX || self.core.lock().log.is_half_full() {
+        if self.left.load(Ordering::Relaxed) >= self.left_max || self.core.lock().log.is_half_full() {
             self.sweep();
         }
     }
@@ -399,10 +463,16 @@ impl Committer {
     /// Whether there is something to do for the thread that commits; it waits until there is. `false` when it is over.
     fn await_work(&self) -> bool {
         let mut queue = self.queue.lock();
-        let mut since: Option<Stopwatch> = None;
+        let (mut since, mut lock_checked): (Option<Stopwatch>, _) = (None, Stopwatch::start());
         loop {
             if self.threads.are_closing() {
                 return false;
+            }
+            if lock_checked.elapsed() >= LOCK_CHECK_EVERY {
+                // What it finds stops the store by itself.
+                let _ = MutexGuard::unlocked(&mut queue, || self.latch.check_lock());
+                lock_checked = Stopwatch::start();
+                continue;
             }
             if !queue.to_tell.is_empty() {
                 return true;
@@ -411,7 +481,7 @@ impl Committer {
                 since = None;
                 queue.is_armed = false;
                 self.is_hurried.store(false, Ordering::SeqCst);
-                self.wake.wait(&mut queue);
+                self.wake.wait_for(&mut queue, LOCK_CHECK_EVERY);
             } else if self.is_hurried.load(Ordering::SeqCst) {
                 return true;
             } else if let Some(limit) = self.background {
@@ -422,12 +492,12 @@ impl Committer {
                     return true;
                 }
             } else {
-                self.wake.wait(&mut queue);
+                self.wake.wait_for(&mut queue, LOCK_CHECK_EVERY);
             }
         }
     }
 
-    /// Makes everything durable and lets go of all threads. What cannot be done is left to the next opening.
+    /// Makes everything durable and ends both threads. What cannot be done is left to the next opening.
     pub(super) fn close(&self) {
         self.threads.begin_closing();
         drop(self.queue.lock());
@@ -436,11 +506,11 @@ impl Committer {
         let mut core = self.core.lock();
         let gathered = self.take();
         let all: Vec<_> = self.streams.lock().iter().filter_map(Weak::upgrade).collect();
-        let closed = self.latch.check().and_then(|()| core.close(&all));
+        let closed = self.latch.check_lock().and_then(|()| core.close(&all));
         drop(core);
         self.settle_last(gathered, &self.judged(closed));
         self.latch.close();
-        // Whoever came in between is told that it was too late.
+        // Appends that came in between are told that it was too late.
         let late = self.take();
         self.settle_last(late, &Err(Box::new(StorageError::Closed)));
     }
@@ -450,6 +520,12 @@ impl Committer {
         callbacks.into_iter().for_each(|callback| tell(callback, outcome));
         self.tell_all();
     }
+}
+
+fn panicked(panic: &(dyn Any + Send)) -> StorageError {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let what = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+    StorageError::Panicked { what }
 }
 
 impl Commits for Committer {

@@ -1,4 +1,4 @@
-//! How journals become durable, as a store can be told.
+//! Commit options: the background interval and the size of the commit log.
 
 use std::time::Duration;
 
@@ -16,6 +16,8 @@ pub struct CommitOptions {
 
 /// Segments that a log has at least: one to write to, and one to make free meanwhile.
 const SEGMENTS_MIN: u64 = 2;
+/// Each segment is an open file, and the log takes no more than this part of what the process may open.
+const OPEN_FILES_PART: u64 = 32;
 /// Bytes of the smallest segment that is any use.
 const SEGMENT_BYTES_MIN: u64 = 1024;
 /// Bytes of the largest: what one of them holds is read into memory.
@@ -36,7 +38,23 @@ impl CommitOptions {
         self.segment_bytes.clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX).next_multiple_of(8)
     }
 
-    pub(super) fn segments_max(&self) -> usize {
-        (self.log_bytes / self.segment_bytes()).max(SEGMENTS_MIN) as usize
+    /// How many segments the log may have, where the process may open so many files.
+    pub(in crate::storage) fn segments_max(&self, open_files_max: usize) -> usize {
+        let by_files = open_files_max as u64 / OPEN_FILES_PART;
+        (self.log_bytes / self.segment_bytes()).min(by_files).max(SEGMENTS_MIN) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_may_open_few_files_has_a_log_of_few_segments() {
+        let options = CommitOptions::default();
+        assert_eq!(options.segments_max(usize::MAX), 64);
+        assert_eq!(options.segments_max(1024), 32);
+        assert_eq!(options.segments_max(256), 8);
+        assert_eq!(options.segments_max(10), 2);
     }
 }

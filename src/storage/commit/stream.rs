@@ -125,7 +125,7 @@ impl Stream {
         }
         let file = self.file.lock().clone();
         if let Some(file) = file {
-            file.sync().attempt("sync", &self.path).inspect_err(|error| *failed = Some(error.clone()))?;
+            file.sync().synced(&self.path).inspect_err(|error| *failed = Some(error.clone()))?;
             self.synced.fetch_max(written, Ordering::AcqRel);
         }
         Ok(())

@@ -1,23 +1,42 @@
-//! The committer's two threads: one commits, one tends the log. Neither decides anything.
+//! The committer's two threads: one commits and watches the lock, one tends the log. Neither decides anything.
 
-use std::sync::Weak;
+use std::fmt;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
 use super::Committer;
+use crate::clock::Stopwatch;
 
-/// The threads, begun when they are first needed.
-#[derive(Debug)]
+/// How long a thread that could not be started is not tried again.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// Starts a thread of this name.
+type Spawn = Arc<dyn Fn(&str, Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>> + Send + Sync>;
+
+/// The threads of a committer.
 pub(super) struct Threads {
     /// Whether there are none, and every step is made by its caller.
     by_hand: bool,
-    commits: Mutex<Option<JoinHandle<()>>>,
+    spawn: Spawn,
+    commits: Mutex<Commits>,
     has_commits: AtomicBool,
     tending: Mutex<Tending>,
     wake: Condvar,
     is_closing: AtomicBool,
+}
+
+/// The thread that commits.
+#[derive(Debug, Default)]
+struct Commits {
+    thread: Option<JoinHandle<()>>,
+    /// Since when it could not be started.
+    failed: Option<Stopwatch>,
 }
 
 #[derive(Debug, Default)]
@@ -28,8 +47,14 @@ struct Tending {
 
 impl Threads {
     pub(super) fn new(by_hand: bool) -> Self {
+        let spawn: Spawn = Arc::new(|name, work| thread::Builder::new().name(name.to_owned()).spawn(work));
+        Self::spawned_by(by_hand, spawn)
+    }
+
+    pub(super) fn spawned_by(by_hand: bool, spawn: Spawn) -> Self {
         Threads {
             by_hand,
+            spawn,
             commits: Mutex::default(),
             has_commits: AtomicBool::new(false),
             tending: Mutex::default(),
@@ -50,24 +75,34 @@ impl Threads {
         self.is_closing.store(true, Ordering::Release);
     }
 
-    /// Whether there is a thread that commits. Begins it if it is not there yet and can be.
+    /// Whether there is a thread that commits. Starts it if it is not there yet and can be; a failure is reported, and
+    /// not tried again for [`RETRY_AFTER`].
     pub(super) fn ensure_commits(&self, committer: &Weak<Committer>) -> bool {
         if self.has_commits.load(Ordering::Acquire) {
             return true;
         }
         let mut commits = self.commits.lock();
-        if self.by_hand || self.are_closing() {
+        if self.by_hand || self.are_closing() || commits.failed.as_ref().is_some_and(is_too_early) {
             return false;
         }
-        if commits.is_none() {
-            *commits = begin("lastword-commit", committer, |committer| {
-                while committer.await_work() {
-                    committer.work();
-                }
-            });
+        if commits.thread.is_none() {
+            self.start_commits(&mut commits, committer);
         }
-        self.has_commits.store(commits.is_some(), Ordering::Release);
-        commits.is_some()
+        self.has_commits.store(commits.thread.is_some(), Ordering::Release);
+        commits.thread.is_some()
+    }
+
+    #[cold]
+    fn start_commits(&self, commits: &mut Commits, weak: &Weak<Committer>) {
+        let Some(committer) = weak.upgrade() else { return };
+        let started = self.start("lastword-commit", weak, |committer| {
+            while committer.await_work() {
+                run(committer, Committer::work);
+            }
+        });
+        commits.failed = started.is_err().then(Stopwatch::start);
+        committer.note_thread(&started);
+        commits.thread = started.ok();
     }
 
     /// Asks the thread that tends the log to do so. `false` if there is none.
@@ -78,11 +113,14 @@ impl Threads {
         }
         tending.is_wanted = true;
         if tending.thread.is_none() {
-            tending.thread = begin("lastword-tend", committer, |committer| {
-                while committer.threads.await_tending() {
-                    committer.tend();
-                }
-            });
+            // Without it the caller does the same, and asks again the next time.
+            tending.thread = self
+                .start("lastword-tend", committer, |committer| {
+                    while committer.threads.await_tending() {
+                        run(committer, Committer::tend);
+                    }
+                })
+                .ok();
         }
         self.wake.notify_one();
         tending.thread.is_some()
@@ -96,9 +134,14 @@ impl Threads {
         std::mem::take(&mut tending.is_wanted) && !self.are_closing()
     }
 
-    /// Waits for both to end. One that closes the store itself, because a callback let go of it last, is not waited for.
+    fn start(&self, name: &str, weak: &Weak<Committer>, work: fn(&Committer)) -> io::Result<JoinHandle<()>> {
+        let committer = weak.upgrade().ok_or(io::ErrorKind::NotConnected)?;
+        (self.spawn)(name, Box::new(move || work(&committer)))
+    }
+
+    /// Waits for both to end. One that closes the store itself, because a callback dropped it last, is not waited for.
     pub(super) fn join(&self) {
-        let commits = self.commits.lock().take();
+        let commits = self.commits.lock().thread.take();
         self.has_commits.store(false, Ordering::Release);
         let tending = self.tending.lock().thread.take();
         self.wake.notify_all();
@@ -110,7 +153,19 @@ impl Threads {
     }
 }
 
-fn begin(name: &str, committer: &Weak<Committer>, work: fn(&Committer)) -> Option<JoinHandle<()>> {
-    let committer = committer.upgrade()?;
-    thread::Builder::new().name(name.to_owned()).spawn(move || work(&committer)).ok()
+/// One piece of work. A panic stops the store, and not the thread: appenders count on it.
+fn run(committer: &Committer, work: fn(&Committer)) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| work(committer))) {
+        committer.stop_after(&*panic);
+    }
+}
+
+fn is_too_early(failed: &Stopwatch) -> bool {
+    failed.elapsed() < RETRY_AFTER
+}
+
+impl fmt::Debug for Threads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Threads").field("by_hand", &self.by_hand).finish_non_exhaustive()
+    }
 }

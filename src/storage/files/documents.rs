@@ -54,7 +54,7 @@ impl FileStorage {
         Ok(if self.is_deleted(session)? { None } else { stat.as_ref().map(revision_of) })
     }
 
-    /// A crash before the kept copy is durable leaves the old document and perhaps that copy; a crash behind it, what
+    /// A crash before the kept copy is durable leaves the old document and perhaps that copy; a crash after it, what
     /// a crash in `write::replace` leaves.
     pub(super) fn write_document(
         &self,
@@ -66,7 +66,9 @@ impl FileStorage {
         if self.is_deleted(session)? {
             return Ok(PutOutcome::Deleted);
         }
-        let found = self.stat_document(session)?;
+        let path = self.layout.sidecar(session);
+        let stat = optional(self.disk.stat(&path)).attempt("look at", &path)?;
+        let found = stat.as_ref().map(revision_of);
         let expected = match &put.expected {
             Expected::Absent => None,
             Expected::Revision(revision) => Some(revision.clone()),
@@ -80,7 +82,7 @@ impl FileStorage {
             self.keep(session, "session.json", &replaced.bytes)?;
         }
         self.retire_foreign_index()?;
-        self.replace(&self.layout.sidecar(session), bytes).map(PutOutcome::Stored)
+        self.replace_document(&path, bytes, stat.as_ref()).map(PutOutcome::Stored)
     }
 
     /// A transcript that another program keeps, if it is there.

@@ -21,10 +21,10 @@ use crate::storage::layout::Layout;
 use crate::storage::ticket::Ticket;
 
 impl FileStorage {
-    /// Creates a run's record and its empty journal.
+    /// Creates a run's record and its empty journal. If one of them cannot be created, none is left.
     ///
-    /// What a crash leaves: any of the two files, or both, and no event in either. The run was not acknowledged, and
-    /// the same id can be begun again in this boot, because nobody can have seen an event of it.
+    /// What a crash leaves: the record, or the record and the journal, and no event. The run was not acknowledged, and the
+    /// same id can be begun again in this boot, because no reader can have seen an event of it.
     pub(super) fn create_run_file(
         &self,
         session: &SessionId,
@@ -32,15 +32,45 @@ impl FileStorage {
         birth: &Birth,
     ) -> Result<OpenedJournal, StorageError> {
         self.refuse_taken(session, run)?;
-        let folder = self.layout.journals_of(session);
-        self.ensure_dirs(&folder)?;
-        self.write_record(session, run, &self.new_record(birth))?;
-        let path = self.layout.journal(session, run);
-        if optional(self.disk.stat(&path)).attempt("look at", &path)?.is_none() {
-            write::create(&*self.disk, &path, b"")?;
+        let created = self.create_empty_run(session, run, birth);
+        if let Err(error) = created {
+            // The failure is what the caller must hear of. After a failed fsync nothing is removed either.
+            let _ = self.discard_run_file(session, run);
+            return Err(error);
         }
-        self.disk.sync_dir(&folder).attempt("sync the folder", &folder)?;
         self.opened(session, run, Tail::default())
+    }
+
+    fn create_empty_run(&self, session: &SessionId, run: &RunId, birth: &Birth) -> Result<(), StorageError> {
+        let (folder, path) = (self.layout.journals_of(session), self.layout.journal(session, run));
+        self.ensure_dirs(&folder)?;
+        let dir = self.directories.open(&folder)?;
+        let record = self.layout.run_record(session, run);
+        let temp = self.temp_beside(&record);
+        write::place(&*self.disk, &temp, &record, &self.new_record(birth).to_bytes(), None)?;
+        match self.disk.open(&path, Access::CreateNew) {
+            // Left by a beginning that died; it is empty.
+            Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists => {}
+            created => created.attempt("create", &path)?.sync().synced(&path)?,
+        }
+        dir.sync().synced(&folder)
+    }
+
+    /// Removes a run's record and its journal, which holds nothing.
+    pub(super) fn discard_run_file(&self, session: &SessionId, run: &RunId) -> Result<(), StorageError> {
+        let path = self.layout.journal(session, run);
+        if optional(self.disk.stat(&path)).attempt("look at", &path)?.is_some_and(|stat| stat.len > 0) {
+            return Err(StorageError::RunTaken { session: session.clone(), run: run.clone() });
+        }
+        for path in [path, self.layout.run_record(session, run)] {
+            optional(self.disk.remove_file(&path)).attempt("remove", &path)?;
+        }
+        // If it holds other runs, it stays.
+        let folder = self.layout.journals_of(session);
+        match self.disk.remove_dir(&folder) {
+            Ok(()) => self.directories.sync(&self.layout.journals()),
+            Err(_) => self.directories.sync(&folder),
+        }
     }
 
     fn refuse_taken(&self, session: &SessionId, run: &RunId) -> Result<(), StorageError> {
@@ -50,10 +80,15 @@ impl FileStorage {
         }
         let path = self.layout.journal(session, run);
         let is_used = optional(self.disk.stat(&path)).attempt("look at", &path)?.is_some_and(|stat| stat.len > 0);
-        let record = self.read_record(session, run)?;
-        let record = record.filter(|known| !known.is_foreign);
-        let began_elsewhere = record.is_some_and(|known| known.removed_at.is_some() || known.boot_id != self.boot_id);
-        if is_used || began_elsewhere { Err(taken()) } else { Ok(()) }
+        let is_taken = match self.read_record(session, run) {
+            Ok(record) => record
+                .filter(|known| !known.is_foreign)
+                .is_some_and(|known| known.removed_at.is_some() || known.is_closed || known.boot_id != self.boot_id),
+            // The run may have been removed.
+            Err(StorageError::Damaged { .. } | StorageError::TooLarge { .. }) => true,
+            Err(error) => return Err(error),
+        };
+        if is_used || is_taken { Err(taken()) } else { Ok(()) }
     }
 
     /// Opens a run that was begun before. A crash while the torn tail is cut leaves it cut or not.
@@ -63,10 +98,13 @@ impl FileStorage {
         if self.is_deleted(session)? {
             return Err(not_found());
         }
+        self.put_withheld_back(session, run)?;
         let file = optional(self.disk.open(&path, Access::Write)).attempt("open", &path)?.ok_or_else(not_found)?;
         self.suspects.make_sure(&path, &*file).attempt("write again", &path)?;
         let len = file.stat().attempt("look at", &path)?.len;
-        let mut found = find_tail(&*file, len, &LineShape::new(session, run)).attempt("read", &path)?;
+        let checked_after = self.readable_record(session, run)?.and_then(|record| record.checked_after());
+        let shape = LineShape::new(session, run);
+        let mut found = find_tail(&*file, len, &shape, checked_after).attempt("read", &path)?;
         self.admit(session, run, &mut found)?;
         self.mend_tail(session, run, &*file, &mut found).inspect_err(|_| self.suspects.note(&path))?;
         self.sync_folders_of(session)?;
@@ -77,8 +115,15 @@ impl FileStorage {
     /// that program may have shown the event whose line is torn, so its number is left out.
     fn admit(&self, session: &SessionId, run: &RunId, found: &mut FoundTail) -> Result<(), StorageError> {
         let fenced = |why| Err(StorageError::Fenced { run: run.clone(), why });
-        match self.read_record(session, run)? {
+        let record = match self.read_record(session, run) {
+            Err(StorageError::Damaged { .. } | StorageError::TooLarge { .. }) => {
+                return fenced("its record is damaged, so that numbers might repeat");
+            }
+            record => record?,
+        };
+        match record {
             Some(record) if record.removed_at.is_some() => fenced("it was removed"),
+            Some(record) if record.is_closed => fenced("its record was damaged, so that numbers might repeat"),
             Some(record) if record.is_foreign => {
                 let torn = u64::from(found.rest.torn_bytes > 0);
                 found.tail.last_seq = record.last_seq_floor.max(found.tail.last_seq + torn);
@@ -99,9 +144,8 @@ impl FileStorage {
 
     fn take_over(&self, session: &SessionId, run: &RunId, last_seq_floor: u64) -> Result<(), StorageError> {
         let birth = Birth { begun_at: self.clock.now().seconds(), lease_seconds: None };
-        self.write_record(session, run, &RunRecord { last_seq_floor, ..self.new_record(&birth) })?;
-        let folder = self.layout.journals_of(session);
-        self.disk.sync_dir(&folder).attempt("sync the folder", &folder)
+        let foreign_until = Some(last_seq_floor);
+        self.write_record(session, run, &RunRecord { last_seq_floor, foreign_until, ..self.new_record(&birth) })
     }
 
     /// Cuts off a torn line, completes one that lacks its line feed, and makes durable what is there: whoever wrote it
@@ -124,7 +168,7 @@ impl FileStorage {
         }
         match found.tail.extent {
             0 => Ok(()),
-            _ => file.sync().attempt("sync", &path),
+            _ => file.sync().synced(&path),
         }
     }
 
@@ -192,8 +236,8 @@ impl FileStorage {
     }
 
     /// What a reader has to see of a run beside its file, unless the run was removed.
-    fn patches(&self, session: &SessionId, run: &RunId) -> Result<Option<&Arc<Patches>>, StorageError> {
-        let Some(patches) = self.overlay()?.and_then(|overlay| overlay.patches(session, run)) else { return Ok(None) };
+    fn patches(&self, session: &SessionId, run: &RunId) -> Result<Option<Arc<Patches>>, StorageError> {
+        let Some(patches) = self.overlay()?.patches(session, run).cloned() else { return Ok(None) };
         let path = self.layout.journal(session, run);
         let inode = optional(self.disk.stat(&path)).attempt("look at", &path)?.map(|stat| stat.inode);
         let do_count = patches.fit(inode) && !self.is_removed(session, run)?;
@@ -222,7 +266,8 @@ impl FileStorage {
         let names = optional(self.disk.read_dir(&folder)).attempt("list", &folder)?.unwrap_or_default();
         let mut runs: Vec<RunId> =
             names.iter().filter(|entry| !entry.is_dir).filter_map(|entry| Layout::run_of(&entry.name)).collect();
-        for run in self.overlay()?.into_iter().flat_map(|overlay| overlay.runs_of(session)) {
+        let overlay = self.overlay()?;
+        for run in overlay.runs_of(session) {
             runs.extend((!self.is_removed(session, run)?).then(|| run.clone()));
         }
         runs.sort_unstable();

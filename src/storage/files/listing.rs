@@ -5,8 +5,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::FileStorage;
-use super::record::RunRecord;
-use super::write::read_small;
 use crate::model::{RunId, SessionId};
 use crate::storage::disk::{DirEntry, FileKind, FileStat};
 use crate::storage::error::{Attempt, StorageError, optional};
@@ -133,8 +131,7 @@ impl FileStorage {
             with_journal.extend(Layout::run_of(&entry.name));
             with_record.extend(Layout::run_of_record(&entry.name));
         }
-        let logged = self.overlay()?.into_iter().flat_map(|overlay| overlay.runs_of(session).cloned());
-        with_journal.extend(logged.collect::<Vec<_>>());
+        with_journal.extend(self.overlay()?.runs_of(session).cloned());
         for run in with_journal.union(&with_record) {
             let record =
                 if with_record.contains(run) { self.look_at_record(session, run)? } else { RecordFound::Missing };
@@ -148,7 +145,7 @@ impl FileStorage {
     }
 
     fn look_at_record(&self, session: &SessionId, run: &RunId) -> Result<RecordFound, StorageError> {
-        Ok(match read_small::<RunRecord>(&*self.disk, &self.layout.run_record(session, run)) {
+        Ok(match self.read_record(session, run) {
             Ok(None) => RecordFound::Missing,
             Ok(Some(record)) if record.is_foreign => RecordFound::Missing,
             Ok(Some(record)) => RecordFound::Read {
@@ -229,6 +226,6 @@ impl Strays {
 
 /// Something that is neither file nor folder is nobody's conversation.
 fn open_to_others(stat: &Option<FileStat>, path: &Path) -> Option<(PathBuf, u32)> {
-    let open = stat.filter(|stat| stat.kind != FileKind::Other).map_or(0, |stat| stat.open_to_others);
+    let open = stat.filter(|stat| stat.kind != FileKind::Other).map_or(0, |stat| stat.open_to_others());
     (open != 0).then(|| (path.to_owned(), open))
 }

@@ -7,6 +7,7 @@ mod index;
 mod journals;
 mod listing;
 mod log_scan;
+mod options;
 mod overlay;
 mod record;
 mod repair_ops;
@@ -16,12 +17,13 @@ mod tail;
 mod tombstone_filter;
 mod trash;
 mod watched;
+mod withheld;
 mod write;
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
@@ -30,23 +32,28 @@ pub use self::checks::{IdentityFound, LogFound};
 use self::journals::FileBytes;
 pub use self::listing::{DirectoryListing, RecordFound, RunFound, SessionFound, Strays};
 use self::log_scan::store_of_log;
+pub use self::options::{FilesOptions, Mode, Purpose};
 use self::overlay::Overlay;
 pub use self::repair_ops::NewJournal;
 use self::suspect_files::SuspectFiles;
 use self::tombstone_filter::TombstoneFilter;
 use self::watched::WatchedDisk;
-use super::commit::{CommitOptions, Committer, Latch};
+use self::withheld::Withheld;
+use self::write::Stamp;
+use super::commit::{CommitOptions, Committer, Latch, Parts};
 use super::contract::{
-    Birth, Document, DocumentEntry, DocumentHead, JournalBytes, OpenedJournal, ProcessGroup, Put, PutOutcome, Storage,
+    Birth, Document, DocumentEntry, DocumentHead, Durability, JournalBytes, OpenedJournal, ProcessGroup, Put,
+    PutOutcome, Storage,
 };
-use super::directories;
-use super::disk::{Disk, SharedDisk};
-use super::error::{Attempt, StorageError, optional};
-use super::finding::Finding;
+use super::directories::{Directories, create_root};
+use super::disk::{Disk, FileStat, SharedDisk};
+use super::error::{Attempt, StorageError, optional, with_cause};
+use super::finding::{Finding, LiveFindings};
 use super::layout::{Layout, REPAIR_TEMP_PREFIX, TEMP_PREFIX};
 use super::lock::{self, Holder, WriterLock};
 use crate::clock::Clock;
 use crate::entropy::{Entropy, uuid4};
+use crate::limits::LEFT_JOURNALS;
 use crate::meter::Meter;
 use crate::model::{Revision, RunId, SessionId};
 
@@ -58,46 +65,6 @@ const PUT_GATES: usize = 64;
 
 /// How many folders are remembered to be durable.
 const KNOWN_DIRS_MAX: usize = 4096;
-
-/// Whether a directory is opened to be written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
-    /// As its one writer. Creates what is missing.
-    Write,
-    /// As one of any number of readers. Creates nothing, changes nothing.
-    ReadOnly,
-}
-
-/// What a directory is opened for, by whoever writes it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Purpose {
-    /// To serve: what earlier writers had not finished writing is removed.
-    #[default]
-    Serve,
-    /// To repair: that is left for the repair to keep.
-    Repair,
-}
-
-/// What file storage needs from outside.
-#[derive(Debug, Clone)]
-pub struct FilesOptions {
-    /// Writer or reader.
-    pub mode: Mode,
-    /// What a writer is here for.
-    pub purpose: Purpose,
-    /// Whether a network file system is accepted although its locks may not keep other machines out.
-    pub allow_network_fs: bool,
-    /// Tells the time.
-    pub clock: Arc<dyn Clock>,
-    /// Gives unique names.
-    pub entropy: Arc<dyn Entropy>,
-    /// Where the agent keeps transcripts of its own, if anywhere.
-    pub core_dir: Option<PathBuf>,
-    /// How journals become durable.
-    pub commit: CommitOptions,
-    /// Counts what becomes durable.
-    pub meter: Arc<Meter>,
-}
 
 /// A data directory on a disk.
 #[derive(Debug)]
@@ -111,22 +78,26 @@ pub struct FileStorage {
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
     put_gates: Vec<Mutex<()>>,
-    /// Folders that are known to be durable in the one above.
+    directories: Arc<Directories>,
+    /// Directories that are known to be durable in the one above.
     durable_dirs: Mutex<HashSet<PathBuf>>,
     suspects: Arc<SuspectFiles>,
     latch: Arc<Latch>,
     /// None for a reader.
     committer: Option<Arc<Committer>>,
-    /// What a reader has to see beside the journals; looked for when it is first needed.
-    overlay: OnceLock<Overlay>,
+    /// What a reader has to see beside the journals, and the lock's note when that was found out.
+    overlay: Mutex<Option<(Option<Holder>, Arc<Overlay>)>>,
+    /// Acknowledged lines of journals that cannot be written.
+    withheld: Mutex<Arc<Withheld>>,
     findings: Vec<Finding>,
+    live_findings: Arc<LiveFindings>,
     store: Option<String>,
     deleted_filter: TombstoneFilter,
     boot_id: String,
     core_dir: Option<PathBuf>,
     /// Whether another program's list of the sessions is known to be out of the way.
     is_listed_by_us: AtomicBool,
-    lock: Option<WriterLock>,
+    lock: Option<Arc<WriterLock>>,
 }
 
 /// The contents of `_lastword.json`.
@@ -144,18 +115,22 @@ impl FileStorage {
     pub fn open(disk: SharedDisk, root: &Path, options: FilesOptions) -> Result<Self, StorageError> {
         let layout = Layout::new(root);
         if options.mode == Mode::Write {
-            directories::ensure_dirs(&*disk, root)?;
+            create_root(&*disk, root)?;
         } else if optional(disk.stat(root)).attempt("open", root)?.is_none() {
             return Err(StorageError::NoDirectory { path: root.to_owned() });
         }
-        let latch = Arc::new(Latch::new(disk.clone(), layout.clone()));
+        let latch = Arc::new(Latch::default());
+        let watched: SharedDisk = Arc::new(WatchedDisk::new(disk.clone(), latch.clone()));
         let mut storage = FileStorage {
             boot_id: disk.boot_id(),
+            directories: Arc::new(Directories::new(watched.clone(), root)),
             durable_dirs: Mutex::default(),
             suspects: Arc::default(),
             committer: None,
-            overlay: OnceLock::new(),
+            overlay: Mutex::default(),
+            withheld: Mutex::default(),
             findings: Vec::new(),
+            live_findings: Arc::new(LiveFindings::new(options.on_finding)),
             store: None,
             deleted_filter: TombstoneFilter::unknown(),
             put_gates: (0..PUT_GATES).map(|_| Mutex::new(())).collect(),
@@ -166,21 +141,23 @@ impl FileStorage {
             lock: None,
             layout,
             purpose: options.purpose,
-            disk: Arc::new(WatchedDisk::new(disk.clone(), latch.clone())),
+            disk: watched,
             raw: disk,
             latch,
         };
         if options.mode == Mode::Write {
-            let lock = storage.take_lock(options.allow_network_fs)?;
+            let lock = Arc::new(storage.take_lock(options.allow_network_fs, options.durability)?);
             if lock.is_unsure() {
                 storage.suspects.note_all();
             }
+            storage.latch.guard(&lock);
             storage.lock = Some(lock);
         }
         storage.store = storage.check_identity()?;
-        if options.mode == Mode::Write {
-            storage.deleted_filter = TombstoneFilter::only(&storage.tidy()?);
+        if let Some(lock) = storage.lock.clone() {
+            storage.tidy()?;
             storage.begin_committing(options.commit, options.meter)?;
+            lock.mark_replayed()?;
         }
         Ok(storage)
     }
@@ -189,31 +166,52 @@ impl FileStorage {
     fn begin_committing(&mut self, options: CommitOptions, meter: Arc<Meter>) -> Result<(), StorageError> {
         let store = self.store.clone().unwrap_or_default();
         let reopened = self.reopen_log(&self.raw, &store, options)?;
-        self.findings = reopened.findings;
-        let (latch, by_hand) = (self.latch.clone(), self.raw.is_by_hand());
-        self.committer = Some(Committer::new(reopened.log, reopened.last_batch, options, latch, by_hand, meter));
+        self.findings.extend(reopened.findings);
+        let parts = Parts {
+            log: reopened.log,
+            last_batch: reopened.last_batch,
+            options,
+            latch: self.latch.clone(),
+            left_max: left_journals_max(self.raw.open_files_max()),
+            findings: self.live_findings.clone(),
+            meter,
+        };
+        self.committer = Some(Committer::new(parts, self.raw.is_by_hand()));
         Ok(())
     }
 
-    /// What was found wrong when the directory was opened.
-    pub fn findings(&self) -> &[Finding] {
-        &self.findings
+    /// What a reader has to see beside the journals' own files. A writer has put it there, or withholds it.
+    ///
+    /// The lock's note changes whenever a writer takes the directory and again when it has replayed the log. From then on
+    /// the journals of a writer at work hold all that the log does. Found out once for each note.
+    fn overlay(&self) -> Result<Arc<Overlay>, StorageError> {
+        let mut cached = self.overlay.lock();
+        if self.lock.is_some() {
+            return Ok(cached.as_ref().map(|(_, overlay)| overlay.clone()).unwrap_or_default());
+        }
+        let holder = lock::holder(&*self.disk, &self.layout);
+        if let Some((_, overlay)) = cached.as_ref().filter(|(known, _)| *known == holder) {
+            return Ok(overlay.clone());
+        }
+        let has_replayed = holder.as_ref().is_some_and(|holder| holder.has_replayed);
+        let mut overlay = match has_replayed && self.disk.is_locked(&self.layout.lock()).unwrap_or(false) {
+            true => Overlay::default(),
+            false => self.read_overlay()?,
+        };
+        overlay.add_withheld(&*self.disk, &self.layout, &self.read_withheld()?);
+        let (_, overlay) = cached.insert((holder, Arc::new(overlay)));
+        Ok(overlay.clone())
     }
 
-    /// What a reader has to see beside the journals' own files. A writer has put it there.
-    fn overlay(&self) -> Result<Option<&Overlay>, StorageError> {
-        let Some(store) = self.store.as_ref().filter(|_| self.lock.is_none()) else { return Ok(None) };
-        if let Some(overlay) = self.overlay.get() {
-            return Ok(Some(overlay));
-        }
-        let overlay = match Overlay::of(&*self.disk, &self.layout, store) {
+    fn read_overlay(&self) -> Result<Overlay, StorageError> {
+        let Some(store) = &self.store else { return Ok(Overlay::default()) };
+        match Overlay::of(&*self.disk, &self.layout, store) {
             // A log of a newer program cannot be read; the journals can.
-            Err(StorageError::NewerFormat { .. }) => Overlay::default(),
-            // Whoever looks after the directory says what is wrong with its log, and looks at everything else.
-            Err(_) if self.purpose == Purpose::Repair => Overlay::default(),
-            overlay => overlay?,
-        };
-        Ok(Some(self.overlay.get_or_init(|| overlay)))
+            Err(StorageError::NewerFormat { .. }) => Ok(Overlay::default()),
+            // The doctor reports what is wrong with the log, and examines everything else.
+            Err(_) if self.purpose == Purpose::Repair => Ok(Overlay::default()),
+            overlay => overlay,
+        }
     }
 
     /// Who last took the writer's lock of a data directory.
@@ -221,13 +219,13 @@ impl FileStorage {
         lock::holder(disk, &Layout::new(root))
     }
 
-    fn take_lock(&self, allow_network_fs: bool) -> Result<WriterLock, StorageError> {
+    fn take_lock(&self, allow_network_fs: bool, durability: Durability) -> Result<WriterLock, StorageError> {
         let root = self.layout.root();
         let network = self.disk.network_file_system(root).attempt("look at the file system of", root)?;
         if let Some(kind) = network.filter(|_| !allow_network_fs) {
             return Err(StorageError::NetworkFileSystem { path: root.to_owned(), kind });
         }
-        WriterLock::take(&*self.disk, &self.layout, self.clock.now())
+        WriterLock::take(&self.disk, &self.layout, self.clock.now(), durability)
     }
 
     /// The store's uuid; none for a reader that cannot tell.
@@ -260,24 +258,35 @@ impl FileStorage {
         }
     }
 
-    /// Removes what earlier writers had not finished writing, and finishes what they had not finished deleting. Gives the
-    /// sessions that were ever deleted.
-    fn tidy(&self) -> Result<HashSet<SessionId>, StorageError> {
+    /// Removes what earlier writers had not finished writing, and finishes what they had not finished deleting.
+    fn tidy(&mut self) -> Result<(), StorageError> {
         let root = self.layout.root();
         let names = self.disk.read_dir(root).attempt("list", root)?;
         let prefix = self.temp_prefix();
         for stale in names.iter().filter(|entry| entry.name.starts_with(prefix) && !entry.is_dir) {
-            // One that cannot be removed harms nobody, and must not keep a writer out.
+            // One that cannot be removed does no harm, and must not keep a writer out.
             let _ = self.disk.remove_file(&root.join(&stale.name));
         }
-        let deleted = self.deleted_sessions()?;
-        self.finish_deletions(&deleted, &names)?;
-        Ok(deleted)
+        match self.deleted_sessions() {
+            Ok(deleted) => {
+                self.deleted_filter = TombstoneFilter::only(&deleted);
+                self.findings = self.finish_deletions(&deleted, &names)?;
+            }
+            // Each session is asked about by itself then.
+            Err(error) => self.findings.push(self.trouble(&self.layout.tombstones(), &error)),
+        }
+        Ok(())
     }
 
+    /// A finding about something that could not be looked at or changed, and that keeps nothing else from being done.
+    fn trouble(&self, path: &Path, error: &StorageError) -> Finding {
+        Finding::new("bad_json", self.layout.relative(path), with_cause(error))
+    }
+
+    /// Whether this store may change anything now. Costs a stat of the lock file.
     fn must_write(&self) -> Result<(), StorageError> {
         self.must_hold_lock()?;
-        self.latch.check()
+        self.latch.check_lock()
     }
 
     fn must_hold_lock(&self) -> Result<(), StorageError> {
@@ -294,8 +303,8 @@ impl FileStorage {
         self.put_gates[hash % PUT_GATES].lock()
     }
 
-    /// A folder that is there and durable, and so are those above it: whoever created them may have died before that.
-    /// The folder above is synced once a process, not once a call.
+    /// A directory that is there and durable, and so are those above it: their creator may have died before that. The
+    /// directory above is synced once a process, not once a call.
     fn ensure_dirs(&self, path: &Path) -> Result<(), StorageError> {
         let is_known = self.durable_dirs.lock().contains(path);
         if is_known && optional(self.disk.stat(path)).attempt("open", path)?.is_some() {
@@ -304,7 +313,7 @@ impl FileStorage {
         if let Some(above) = path.parent().filter(|above| *above != self.layout.root()) {
             self.ensure_dirs(above)?;
         }
-        directories::ensure_dirs(&*self.disk, path)?;
+        self.directories.ensure(path)?;
         let mut known = self.durable_dirs.lock();
         if known.len() >= KNOWN_DIRS_MAX {
             known.clear();
@@ -314,8 +323,22 @@ impl FileStorage {
     }
 
     /// Puts a file in place, durably, whole or not at all.
-    fn replace(&self, path: &Path, bytes: &[u8]) -> Result<Revision, StorageError> {
-        write::replace(&*self.disk, &self.temp_beside(path), path, bytes)
+    fn replace(&self, path: &Path, bytes: &[u8]) -> Result<FileStat, StorageError> {
+        write::replace(&*self.disk, &self.directories, &self.temp_beside(path), path, bytes, None)
+    }
+
+    /// The same for a document, which gets a later modification time than its predecessor, so that its revision is new.
+    fn replace_document(
+        &self,
+        path: &Path,
+        bytes: &[u8],
+        predecessor: Option<&FileStat>,
+    ) -> Result<Revision, StorageError> {
+        let now_nanos = i128::from(self.clock.now().micros()) * 1_000;
+        let stamp = Stamp { now_nanos, after: predecessor.map(|stat| stat.modified_nanos) };
+        let temp = self.temp_beside(path);
+        let stat = write::replace(&*self.disk, &self.directories, &temp, path, bytes, Some(stamp))?;
+        Ok(revision_of(&stat))
     }
 
     fn temp_prefix(&self) -> &'static str {
@@ -327,7 +350,7 @@ impl FileStorage {
 
     /// What a file is called until it is whole and gets its name.
     fn temp_beside(&self, path: &Path) -> PathBuf {
-        let folder = path.parent().expect("a file lies in a folder");
+        let folder = path.parent().expect("a file lies in a directory");
         folder.join(format!("{}{}", self.temp_prefix(), uuid4(&*self.entropy)))
     }
 
@@ -357,6 +380,10 @@ impl Storage for FileStorage {
 
     fn findings(&self) -> Vec<Finding> {
         self.findings.clone()
+    }
+
+    fn live_findings(&self) -> Vec<Finding> {
+        self.live_findings.current()
     }
 
     fn boot_id(&self) -> String {
@@ -464,8 +491,17 @@ impl Storage for FileStorage {
     }
 
     fn birth(&self, session: &SessionId, run: &RunId) -> Result<Option<Birth>, StorageError> {
-        let record = self.read_record(session, run)?.filter(|record| !record.is_foreign);
+        let record = self.readable_record(session, run)?.filter(|record| !record.is_foreign);
         Ok(record.map(|record| Birth { begun_at: record.begun_at, lease_seconds: record.lease_seconds }))
+    }
+
+    fn checked_after(&self, session: &SessionId, run: &RunId) -> Result<Option<u64>, StorageError> {
+        Ok(self.readable_record(session, run)?.and_then(|record| record.checked_after()))
+    }
+
+    fn discard_journal(&self, session: &SessionId, run: &RunId) -> Result<(), StorageError> {
+        self.must_write()?;
+        self.discard_run_file(session, run)
     }
 
     fn journals(&self, session: &SessionId) -> Result<Vec<RunId>, StorageError> {
@@ -479,7 +515,7 @@ impl Storage for FileStorage {
 }
 
 impl Drop for FileStorage {
-    /// The lock is let go behind this.
+    /// The lock is released after this.
     fn drop(&mut self) {
         if let Some(committer) = &self.committer {
             committer.close();
@@ -487,8 +523,14 @@ impl Drop for FileStorage {
     }
 }
 
+/// How many abandoned journals keep a file open, in a process that may open so many.
+fn left_journals_max(open_files_max: usize) -> usize {
+    const PART: usize = 32;
+    (open_files_max / PART).clamp(*LEFT_JOURNALS.start(), *LEFT_JOURNALS.end())
+}
+
 /// The same without making a text of it: the parts of the revision are read instead.
-fn is_revision_of(stat: &super::disk::FileStat, revision: &Revision) -> bool {
+fn is_revision_of(stat: &FileStat, revision: &Revision) -> bool {
     let mut parts = revision.as_str().split('-');
     let mut is_next = |expected: u128| {
         parts.next().is_some_and(|part| u128::from_str_radix(part, 16).is_ok_and(|found| found == expected))
@@ -496,7 +538,9 @@ fn is_revision_of(stat: &super::disk::FileStat, revision: &Revision) -> bool {
     is_next(stat.inode.into()) && is_next(stat.len.into()) && is_next(stat.modified_nanos as u128)
 }
 
-/// The revision of a file: a save gives it another inode, a change in place another length or time.
-fn revision_of(stat: &super::disk::FileStat) -> Revision {
+/// The revision of a file. Each save gives it a later modification time than the file it replaces has, so that no revision
+/// is repeated, also where inodes are reused and the kernel's timestamps are coarse. A change by another program changes
+/// the inode, the length or the time.
+fn revision_of(stat: &FileStat) -> Revision {
     Revision::new(&format!("{:x}-{:x}-{:x}", stat.inode, stat.len, stat.modified_nanos))
 }

@@ -1,10 +1,11 @@
-//! What a reader sees of journals that a commit log knows better than their own files do: both, in memory.
+//! The overlay: acknowledged lines that a journal's own file lacks, laid over it in memory for readers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::log_scan::LogScan;
 use super::replay::{Patch, Rebuilt};
+use super::withheld::Withheld;
 use super::write::open_plain;
 use crate::model::{RunId, SessionId};
 use crate::storage::contract::JournalBytes;
@@ -35,19 +36,29 @@ impl Overlay {
         let mut overlay = Overlay::default();
         for (key, records) in &contents.runs {
             let path = layout.journal(&key.0, &key.1);
-            // What lies there and is no file is told to whoever reads that run, and keeps nobody else from reading.
-            let found = open_plain(disk, &path).unwrap_or_default();
-            let len = found.as_ref().map_or(0, |(_, stat)| stat.len);
-            let patch = Patch { session: &key.0, run: &key.1, lines: contents.lines_of(records, len) };
-            let rebuilt = match found {
-                Some((file, stat)) => {
-                    patch.rebuilt(&*file, len).attempt("read", &path)?.map(|rebuilt| (stat.inode, rebuilt))
-                }
-                None => None,
-            };
-            overlay.runs.insert(key.clone(), Arc::new(Patches::of(&patch, rebuilt)));
+            let len = disk.stat(&path).map_or(0, |stat| stat.len);
+            let lines = contents.lines_of(records, len);
+            overlay.lay(disk, layout, &Patch { session: &key.0, run: &key.1, lines });
         }
         Ok(overlay)
+    }
+
+    /// Adds lines that are withheld from their journals.
+    pub(super) fn add_withheld(&mut self, disk: &dyn Disk, layout: &Layout, withheld: &Withheld) {
+        for (key, run) in withheld.iter() {
+            self.lay(disk, layout, &run.patch(key));
+        }
+    }
+
+    /// A journal that cannot be read is reported to the reader of that run, and keeps no one else from reading.
+    fn lay(&mut self, disk: &dyn Disk, layout: &Layout, patch: &Patch<'_>) {
+        let path = layout.journal(patch.session, patch.run);
+        let rebuilt = open_plain(disk, &path).ok().flatten().and_then(|(file, stat)| {
+            let rebuilt = patch.rebuilt(&*file, stat.len).ok().flatten()?;
+            Some((stat.inode, rebuilt))
+        });
+        let key = (patch.session.clone(), patch.run.clone());
+        self.runs.insert(key, Arc::new(Patches::of(patch, rebuilt)));
     }
 
     pub(super) fn patches(&self, session: &SessionId, run: &RunId) -> Option<&Arc<Patches>> {

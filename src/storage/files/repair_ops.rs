@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use super::record::RunRecord;
-use super::write::{open_plain, read_small, to_json_line};
+use super::write::open_plain;
 use super::{FileBytes, FileStorage, Purpose};
 use crate::limits::READ_CHUNK_BYTES;
 use crate::model::{RunId, SessionId};
@@ -54,12 +54,15 @@ impl NewJournal<'_> {
     /// Keeps the old journal and puts this one in its place. Gives the place of the kept one.
     pub fn put_in_place(mut self) -> Result<PathBuf, StorageError> {
         self.flush()?;
-        self.file.sync().attempt("sync", &self.temp)?;
+        self.file.sync().synced(&self.temp)?;
         let path = self.storage.layout.journal(&self.session, &self.run);
+        self.storage.sync_folders_of(&self.session)?;
+        let folder = self.storage.layout.journals_of(&self.session);
+        let dir = self.storage.directories.open(&folder)?;
         let kept = self.storage.keep_file(&self.storage.layout.kept_of(&self.session), &path)?;
         self.storage.disk.rename(&self.temp, &path).attempt("replace", &path)?;
         self.is_in_place = true;
-        self.storage.sync_folders_of(&self.session)?;
+        dir.sync().synced(&folder)?;
         Ok(self.storage.layout.relative(&kept))
     }
 }
@@ -144,16 +147,16 @@ impl FileStorage {
             && sum(&*there).attempt("read", &kept)? == (len, crc)
         {
             // Whoever put it there may have died before its name was durable.
-            there.sync().attempt("sync", &kept)?;
-            self.disk.sync_dir(folder).attempt("sync the folder", folder)?;
+            there.sync().synced(&kept)?;
+            self.directories.sync(folder)?;
             return Ok(kept);
         }
         let temp = self.temp_beside(&kept);
         let copy = self.disk.open(&temp, Access::CreateNew).attempt("create", &temp)?;
         copy_all(&*file, &*copy).attempt("copy", path)?;
-        copy.sync().attempt("sync", &temp)?;
+        copy.sync().synced(&temp)?;
         self.disk.rename(&temp, &kept).attempt("keep", &kept)?;
-        self.disk.sync_dir(folder).attempt("sync the folder", folder)?;
+        self.directories.sync(folder)?;
         Ok(kept)
     }
 
@@ -186,11 +189,12 @@ impl FileStorage {
         Ok(Some(self.layout.relative(&to)))
     }
 
-    /// Takes from everybody but its owner what they may do with a file or folder.
-    pub fn make_private(&self, relative: &Path) -> Result<(), StorageError> {
+    /// Takes the permissions of group and others from a file or directory, and returns its mode before that. A link, or
+    /// what lies beyond one, is left alone.
+    pub fn make_private(&self, relative: &Path) -> Result<u32, StorageError> {
         self.must_repair()?;
         let path = self.layout.root().join(relative);
-        self.disk.make_private(&path).attempt("make private", &path)
+        self.disk.make_private(self.layout.root(), relative).attempt("make private", &path)
     }
 
     /// Notes that numbers up to this one may have been given to events, although the journal no longer shows them. A run
@@ -205,21 +209,23 @@ impl FileStorage {
         self.must_repair()?;
         let birth = Birth { begun_at: self.clock.now().seconds(), lease_seconds: None };
         let path = self.layout.run_record(session, run);
-        let record = match read_small::<RunRecord>(&*self.disk, &path) {
+        let record = match self.read_record(session, run) {
             Ok(Some(record)) => record,
             Ok(None) if is_ours => return Ok(()),
             Ok(None) => RunRecord { is_foreign: true, ..self.new_record(&birth) },
-            // Nobody knows any more in which boot it began, so that it takes no more events.
+            // It is not known any more in which boot it began, so that it takes no more events.
             Err(StorageError::Damaged { .. }) => {
                 self.keep_file(&self.layout.kept_of(session), &path)?;
-                RunRecord { boot_id: String::new(), ..self.new_record(&birth) }
+                RunRecord { is_closed: true, ..self.new_record(&birth) }
             }
             Err(error) => return Err(error),
         };
-        // Also if it is noted: whoever noted it may have died before that was durable.
+        // Also if it is noted: its writer may have died before that was durable.
         let last_seq_floor = record.last_seq_floor.max(floor);
+        // What another program wrote ends where it did before the floor was raised.
+        let foreign_until = record.foreign_until.or(Some(record.last_seq_floor));
         self.sync_folders_of(session)?;
-        self.replace(&path, &to_json_line(&RunRecord { last_seq_floor, ..record })).map(drop)
+        self.write_record(session, run, &RunRecord { last_seq_floor, foreign_until, ..record })
     }
 
     /// Moves the reference program's list to the kept files, and empties ours if it is wrong, to be made anew; it is kept

@@ -1,20 +1,24 @@
 //! Opening after a crash: what the commit log acknowledged is put back into the journals, and the log is retired.
 //!
 //! A crash at any step leaves the log as it is, and the next opening does the same again: writing lines in their own
-//! places twice changes nothing. Only when every journal and its folder are synced does the log count no more.
+//! places twice changes nothing. Only when every journal and its directory are synced, or its lines are withheld in
+//! `_kept`, is the log retired.
 
+use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::Arc;
 
 use super::log_scan::{LogContents, LogScan, RunRecords, open_segment};
-use super::{FileStorage, Storage};
+use super::withheld::{self, Lines, RunKey, Withheld};
+use super::{FileStorage, Overlay, Purpose, Storage};
 use crate::entropy::uuid4;
-use crate::format::commit::{Logged, first_seq};
+use crate::format::commit::first_seq;
 use crate::format::{LineShape, Record, Scanner};
 use crate::limits::READ_CHUNK_BYTES;
 use crate::model::{RunId, SessionId};
-use crate::storage::commit::{CommitOptions, FoundLog, Log, Slot};
+use crate::storage::commit::{CommitOptions, FoundLog, Log, Retired, Slot};
 use crate::storage::disk::{Access, DiskFile, SharedDisk, read_full, write_full};
-use crate::storage::error::{Attempt, StorageError, optional};
+use crate::storage::error::{Attempt, StorageError, optional, with_cause};
 use crate::storage::finding::Finding;
 
 /// A log that is ready for new records, and where its batches go on.
@@ -83,37 +87,65 @@ impl FileStorage {
         let scan = LogScan::of(&*self.disk, &self.layout, store)?;
         let mut findings = Vec::new();
         for file in &scan.foreign {
-            let message =
-                "this commit log belongs to another store; it was not replayed and is kept in _kept/_commit_log";
+            let message = "this commit log belongs to another store; it was not replayed";
             findings.push(self.set_aside(file.index, "foreign_log", message)?);
         }
         for file in &scan.damaged {
-            let message = "this part of the commit log begins with no header; it was not replayed and is kept in \
-                           _kept/_commit_log";
+            let message = "this part of the commit log begins with no header; it was not replayed";
             findings.push(self.set_aside(file.index, "checksum_mismatch", message)?);
         }
         let contents = scan.contents();
         self.replay(&contents, &mut findings)?;
-        let found = self.found_log(&scan, options)?;
-        let mut log = Log::new(raw.clone(), self.layout.clone(), store, options, found);
+        let found = self.found_log(&scan, options, &mut findings)?;
+        let mut log = Log::new(raw.clone(), self.directories.clone(), self.layout.clone(), store, options, found);
         if !contents.runs.is_empty() {
-            log.retire()?;
+            self.retire(&mut log)?;
         }
         Ok(Reopened { log, last_batch: contents.last_batch, findings })
     }
 
-    /// The files of the log, to be used again. One whose header says nothing may hold anything, and is filled first.
-    fn found_log(&self, scan: &LogScan, options: CommitOptions) -> Result<FoundLog, StorageError> {
-        let mut slots = Vec::new();
-        for file in &scan.own {
-            slots.push(Slot {
-                index: file.index,
-                file: open_segment(&*self.disk, &self.layout, file.index)?,
-                is_filled: file.header.is_some() && file.len >= options.segment_bytes(),
-                is_used: file.header.is_some(),
-            });
+    /// Retires a log that was replayed. On a full disk it may have to stay: replaying it once more changes nothing as long
+    /// as journals only grow. A repair rewrites them, and must not begin before.
+    fn retire(&self, log: &mut Log) -> Result<(), StorageError> {
+        match log.retire()? {
+            Retired::NotYet(error) if self.purpose == Purpose::Repair => Err(error),
+            Retired::Durably | Retired::NotYet(_) => Ok(()),
         }
-        Ok(FoundLog { slots, newest: scan.newest + self.jump(), next_index: scan.next_index })
+    }
+
+    /// The files of the log, to be used again. One whose header says nothing may hold anything, and is filled first; one
+    /// that cannot be written is left where it is.
+    fn found_log(
+        &self,
+        scan: &LogScan,
+        options: CommitOptions,
+        findings: &mut Vec<Finding>,
+    ) -> Result<FoundLog, StorageError> {
+        let mut slots = Vec::new();
+        // Those that the process cannot hold open lie there unused: the newest are kept.
+        let unused = scan.own.len().saturating_sub(options.segments_max(self.raw.open_files_max()));
+        for file in &scan.own[unused..] {
+            match open_segment(&*self.raw, &self.layout, file.index) {
+                Ok(open) => slots.push(Slot {
+                    index: file.index,
+                    file: open,
+                    is_filled: file.header.is_some() && file.len >= options.segment_bytes(),
+                    is_used: file.header.is_some(),
+                }),
+                Err(error) if error.is_of_one_object() => {
+                    findings.push(self.trouble(&self.layout.segment(file.index), &error));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let newest_index = scan.own.iter().rfind(|file| file.header.is_some()).map(|file| file.index);
+        let newest = slots.iter().find(|slot| Some(slot.index) == newest_index);
+        Ok(FoundLog {
+            newest: newest.map(|slot| (scan.newest, slot.clone())),
+            slots,
+            next_number: scan.newest + self.jump() + 1,
+            next_index: scan.next_index,
+        })
     }
 
     /// How many numbers of segments are left out. A crash may have taken the header of a segment and left its records,
@@ -122,53 +154,111 @@ impl FileStorage {
         u64::from(self.entropy.next() as u32)
     }
 
+    /// Puts the lines of the log into the journals, and those that earlier openings had to withhold. What cannot be written
+    /// is withheld, durably, and its run takes no events until it can.
     fn replay(&self, contents: &LogContents<'_>, findings: &mut Vec<Finding>) -> Result<(), StorageError> {
         for (index, place) in &contents.damage {
             let message = "bytes of the commit log are damaged; what was logged there may be missing from a journal";
-            findings.push(self.finding("checksum_mismatch", &self.layout.segment(*index), Some(*place), message));
+            let file = self.layout.relative(&self.layout.segment(*index));
+            findings.push(Finding::new("checksum_mismatch", file, message).at(*place));
         }
-        for ((session, run), records) in &contents.runs {
-            let is_removed = match self.is_removed(session, run) {
-                Err(StorageError::Io { source, .. }) if is_in_the_way(&source) => {
-                    self.keep_all(session, run, records, findings)?;
-                    continue;
+        let listed = withheld::read_listed(&*self.disk, &self.layout)?;
+        let keys: BTreeSet<&RunKey> = contents.runs.keys().chain(listed.keys()).collect();
+        let (mut withheld, mut put_back) = (Withheld::default(), Vec::new());
+        for key in keys {
+            let mut lines = match listed.get(key) {
+                None => Lines::new(),
+                Some(Ok(lines)) => lines.clone(),
+                Some(Err(error)) => {
+                    findings.push(self.trouble(&self.layout.kept_records(&key.0, &key.1), error));
+                    Lines::new()
                 }
-                is_removed => is_removed?,
             };
-            if !is_removed {
-                self.replay_run(session, run, contents, records, findings)?;
+            lines.extend(
+                contents.runs.get(key).map(|records| self.logged_lines(key, records, contents)).into_iter().flatten(),
+            );
+            match self.replay_run(key, &lines, findings) {
+                Ok(()) => put_back.extend(listed.contains_key(key).then_some(key)),
+                Err(error) if error.is_of_one_object() => withheld.insert(key.clone(), lines, error),
+                Err(error) => return Err(error),
             }
         }
+        self.keep_withheld(&withheld)?;
+        put_back.into_iter().for_each(|key| self.forget_records(key));
+        findings.extend(withheld.iter().map(|(key, run)| self.withheld_finding(key, run)));
+        self.note_withheld(withheld);
         Ok(())
     }
 
-    /// Whether a removal was recorded, which replaying must not undo.
+    /// The lines of the log that belong into a journal. Where its length cannot be told, it reaches to the first of them.
+    fn logged_lines(&self, (session, run): &RunKey, records: &RunRecords<'_>, contents: &LogContents<'_>) -> Lines {
+        let len = match optional(self.disk.stat(&self.layout.journal(session, run))) {
+            Ok(stat) => stat.map_or(0, |stat| stat.len),
+            Err(_) => records.first().map_or(0, |record| record.offset),
+        };
+        contents.lines_of(records, len).into_iter().map(|(offset, bytes)| (offset, bytes.to_vec())).collect()
+    }
+
+    /// Lets readers see these lines, and refuses to append to their runs.
+    fn note_withheld(&self, withheld: Withheld) {
+        let mut overlay = Overlay::default();
+        overlay.add_withheld(&*self.disk, &self.layout, &withheld);
+        *self.overlay.lock() = Some((None, Arc::new(overlay)));
+        *self.withheld.lock() = Arc::new(withheld);
+    }
+
+    /// Puts withheld lines into a journal that is about to be opened, if it can be written by now. Crashes leave what they
+    /// leave while the log is replayed.
+    pub(super) fn put_withheld_back(&self, session: &SessionId, run: &RunId) -> Result<(), StorageError> {
+        let key = (session.clone(), run.clone());
+        let withheld = self.withheld.lock().clone();
+        let Some(own) = withheld.get(&key) else { return Ok(()) };
+        match self.replay_run(&key, &own.lines, &mut Vec::new()) {
+            Err(error) if error.is_of_one_object() => return Err(self.withheld_refusal(&key, own)),
+            replayed => replayed?,
+        }
+        let rest = withheld.without(&key);
+        self.write_withheld_list(&rest)?;
+        self.forget_records(&key);
+        self.note_withheld(rest);
+        Ok(())
+    }
+
+    /// Whether a removal was recorded, which replaying must not undo. Without a readable record, a journal that is there was
+    /// not removed.
     pub(super) fn is_removed(&self, session: &SessionId, run: &RunId) -> Result<bool, StorageError> {
-        let is_marked = || Ok(self.read_record(session, run)?.is_some_and(|record| record.removed_at.is_some()));
-        Ok(self.is_deleted(session)? || is_marked()?)
+        if self.is_deleted(session)? {
+            return Ok(true);
+        }
+        match self.read_record(session, run) {
+            Ok(record) => Ok(record.is_some_and(|record| record.removed_at.is_some())),
+            Err(error @ (StorageError::Damaged { .. } | StorageError::TooLarge { .. })) => {
+                let path = self.layout.journal(session, run);
+                let is_there = optional(self.disk.stat(&path)).attempt("look at", &path)?.is_some();
+                if is_there { Ok(false) } else { Err(error) }
+            }
+            Err(error) => Err(error),
+        }
     }
 
     fn replay_run(
         &self,
-        session: &SessionId,
-        run: &RunId,
-        contents: &LogContents<'_>,
-        records: &RunRecords<'_>,
+        (session, run): &RunKey,
+        lines: &Lines,
         findings: &mut Vec<Finding>,
     ) -> Result<(), StorageError> {
+        let lines: Vec<(u64, &[u8])> = lines.iter().map(|(offset, bytes)| (*offset, bytes.as_slice())).collect();
+        let Some(first) = lines.first().map(|(offset, _)| *offset) else { return Ok(()) };
+        if self.is_removed(session, run)? {
+            return Ok(());
+        }
         let path = self.layout.journal(session, run);
-        let found = match self.disk.open(&path, Access::Write) {
-            Err(cause) if is_in_the_way(&cause) => return self.keep_all(session, run, records, findings),
-            found => optional(found).attempt("open", &path)?,
-        };
-        let len = match &found {
-            Some(file) => file.stat().attempt("look at", &path)?.len,
-            None => 0,
-        };
-        let patch = Patch { session, run, lines: contents.lines_of(records, len) };
-        let Some(first) = patch.lines.first().map(|(offset, _)| *offset) else { return Ok(()) };
-        match found {
-            Some(file) => self.put_back(&patch, &*file, len, findings),
+        let patch = Patch { session, run, lines };
+        match optional(self.disk.open(&path, Access::Write)).attempt("open", &path)? {
+            Some(file) => {
+                let len = file.stat().attempt("look at", &path)?.len;
+                self.put_back(&patch, &*file, len, findings)
+            }
             None if first == 0 => self.create_again(&patch, findings),
             None => self.keep_homeless(&patch, findings),
         }
@@ -190,7 +280,7 @@ impl FileStorage {
         for (offset, lines) in &patch.lines {
             write_full(file, lines, *offset).map_err(|(_, cause)| StorageError::io("write", &path, cause))?;
         }
-        file.sync().attempt("sync", &path)?;
+        file.sync().synced(&path)?;
         self.sync_folders_of(patch.session)
     }
 
@@ -200,22 +290,6 @@ impl FileStorage {
         let path = self.layout.journal(patch.session, patch.run);
         let file = self.disk.open(&path, Access::CreateNew).attempt("create", &path)?;
         self.put_back(patch, &*file, 0, findings)
-    }
-
-    /// Lines in whose journal's place lies something that is no file. That must not keep everybody else out.
-    fn keep_all(
-        &self,
-        session: &SessionId,
-        run: &RunId,
-        records: &RunRecords<'_>,
-        findings: &mut Vec<Finding>,
-    ) -> Result<(), StorageError> {
-        let lines = records.iter().filter_map(|record| match record.logged {
-            Logged::Lines(lines) => Some((record.offset, lines)),
-            Logged::Reference(_) => None,
-        });
-        let patch = Patch { session, run, lines: lines.collect() };
-        if patch.lines.is_empty() { Ok(()) } else { self.keep_homeless(&patch, findings) }
     }
 
     /// Lines whose journal is gone together with what stood before them.
@@ -244,49 +318,40 @@ impl FileStorage {
 
     /// Replaces all of a file from this place on, whole or not at all.
     fn replace_end(&self, path: &Path, file: &dyn DiskFile, at: u64, tail: &[u8]) -> Result<(), StorageError> {
-        let folder = path.parent().expect("a file lies in a folder");
+        let parent = path.parent().expect("a file lies in a directory");
+        let dir = self.directories.open(parent)?;
         let temp = self.temp_beside(path);
         let copy = self.disk.open(&temp, Access::CreateNew).attempt("create", &temp)?;
         copy_start(file, &*copy, at).attempt("copy", path)?;
         write_full(&*copy, tail, at).map_err(|(_, cause)| StorageError::io("write", &temp, cause))?;
-        copy.sync().attempt("sync", &temp)?;
+        copy.sync().synced(&temp)?;
         self.disk.rename(&temp, path).attempt("replace", path)?;
-        self.disk.sync_dir(folder).attempt("sync the folder", folder)
+        dir.sync().synced(parent)
     }
 
     /// Makes the names of a session's journals durable, whoever created them.
     pub(super) fn sync_folders_of(&self, session: &SessionId) -> Result<(), StorageError> {
         let folder = self.layout.journals_of(session);
         self.ensure_dirs(&folder)?;
-        self.disk.sync_dir(&folder).attempt("sync the folder", &folder)
+        self.directories.sync(&folder)
     }
 
-    /// Moves a file out of the way that this log cannot use.
+    /// Moves a file out of the way that this log cannot use. One that cannot be moved stays: its name is not used again.
     fn set_aside(&self, index: u32, code: &'static str, message: &str) -> Result<Finding, StorageError> {
         let (from, folder) = (self.layout.segment(index), self.layout.kept_log());
-        self.ensure_dirs(&folder)?;
         let name = from.file_name().expect("a segment has a name").to_string_lossy().into_owned();
         let to = folder.join(format!("{}-{name}", uuid4(&*self.entropy)));
-        self.disk.rename(&from, &to).attempt("set aside", &from)?;
-        for folder in [&folder, &self.layout.commit_log()] {
-            self.disk.sync_dir(folder).attempt("sync the folder", folder)?;
-        }
-        Ok(self.finding(code, &from, None, message))
-    }
-
-    fn finding(&self, code: &'static str, path: &Path, offset: Option<u64>, message: &str) -> Finding {
-        let file = path.strip_prefix(self.layout.root()).unwrap_or(path).to_owned();
-        Finding { code, session: None, run: None, file, offset, message: message.to_owned() }
+        let message = match self.ensure_dirs(&folder).and_then(|()| self.move_part(&from, &to)) {
+            Ok(()) => format!("{message} and is kept in _kept/_commit_log"),
+            Err(error) if error.is_of_one_object() => format!("{message} and stays here: {}", with_cause(&error)),
+            Err(error) => return Err(error),
+        };
+        Ok(Finding::new(code, self.layout.relative(&from), message))
     }
 
     fn run_finding(&self, code: &'static str, patch: &Patch<'_>, path: &Path, at: u64, message: &str) -> Finding {
-        let (session, run) = (Some(patch.session.clone()), Some(patch.run.clone()));
-        Finding { session, run, ..self.finding(code, path, Some(at), message) }
+        Finding::new(code, self.layout.relative(path), message).of_run(patch.session, patch.run).at(at)
     }
-}
-
-fn is_in_the_way(cause: &std::io::Error) -> bool {
-    matches!(cause.kind(), std::io::ErrorKind::IsADirectory | std::io::ErrorKind::NotADirectory)
 }
 
 /// The first record in whose place something else stands: not nothing, and not the zeroes of a page that was never

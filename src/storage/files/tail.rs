@@ -25,11 +25,16 @@ pub(super) struct Rest {
     pub(super) torn_bytes: u64,
 }
 
-/// Looks at the end of a journal of this length.
-pub(super) fn find_tail(file: &dyn DiskFile, len: u64, shape: &LineShape) -> io::Result<FoundTail> {
+/// Looks at the end of a journal of this length, whose lines carry a checksum after the event of this number.
+pub(super) fn find_tail(
+    file: &dyn DiskFile,
+    len: u64,
+    shape: &LineShape,
+    checked_after: Option<u64>,
+) -> io::Result<FoundTail> {
     match tail_by_last_line(file, len, shape)? {
         Some(found) => Ok(found),
-        None => tail_by_scan(file, shape),
+        None => tail_by_scan(file, shape, checked_after),
     }
 }
 
@@ -62,9 +67,9 @@ fn tail_by_last_line(file: &dyn DiskFile, len: u64, shape: &LineShape) -> io::Re
     })
 }
 
-fn tail_by_scan(file: &dyn DiskFile, shape: &LineShape) -> io::Result<FoundTail> {
+fn tail_by_scan(file: &dyn DiskFile, shape: &LineShape, checked_after: Option<u64>) -> io::Result<FoundTail> {
     let mut scanner = Scanner::new(shape.clone(), 0);
-    let mut scan = TailScan::default();
+    let mut scan = TailScan { checked_after, ..TailScan::default() };
     loop {
         while let Some(record) = scanner.next_record() {
             scan.note(&record);
@@ -83,6 +88,7 @@ fn tail_by_scan(file: &dyn DiskFile, shape: &LineShape) -> io::Result<FoundTail>
 
 #[derive(Default)]
 struct TailScan {
+    checked_after: Option<u64>,
     found: FoundTail,
     /// Damaged lines behind the last good one, each of which may have had a number.
     unknown: u64,
@@ -93,6 +99,7 @@ impl TailScan {
         match record {
             Record::Damage(Damage { kind: DamageKind::GluedRecords, .. }) => {}
             Record::Damage(_) => self.unknown += 1,
+            Record::Event(event) if event.lacks_checksum(self.checked_after) => self.unknown += 1,
             Record::Event(event) => {
                 self.found.has_our_lines |= event.checked;
                 self.found.tail.seal = self.found.tail.seal.after_found(event);
@@ -105,7 +112,9 @@ impl TailScan {
     }
 
     fn note_unfinished(&mut self, record: &Record<'_>) {
-        if let Record::Event(event) = record {
+        if let Record::Event(event) = record
+            && !event.lacks_checksum(self.checked_after)
+        {
             self.note(record);
             self.found.rest.lacks_line_feed = true;
             self.found.tail.extent = event.offset + event.line.len() as u64;

@@ -1,6 +1,6 @@
-//! Deletion: a durable tombstone first, then everything of the session into the trash. Nothing is ever unlinked.
+//! Deletion: a durable tombstone first, then everything of the session into the trash. No session's file is unlinked.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,8 @@ use crate::entropy::uuid4;
 use crate::model::{RunId, SessionId};
 use crate::storage::contract::Birth;
 use crate::storage::disk::DirEntry;
-use crate::storage::error::{Attempt, StorageError, optional};
+use crate::storage::error::{Attempt, StorageError, optional, with_cause};
+use crate::storage::finding::Finding;
 use crate::storage::layout::Layout;
 
 /// The contents of a tombstone.
@@ -25,7 +26,7 @@ pub(super) struct Tombstone {
 impl FileStorage {
     /// Deletes a session.
     ///
-    /// A crash before the tombstone is durable leaves the session, or deletes it. A crash behind it leaves the session
+    /// A crash before the tombstone is durable leaves the session, or deletes it. A crash after it leaves the session
     /// deleted with some of its files not yet in the trash; readers do not see them, and the next writer moves them.
     pub(super) fn move_session_to_trash(&self, session: &SessionId) -> Result<bool, StorageError> {
         let _one_at_a_time = self.put_gate(session);
@@ -72,47 +73,72 @@ impl FileStorage {
         Ok(())
     }
 
+    /// Moves a file or directory. Both directories are opened before that, so that nothing but their fsync can fail after it.
     pub(super) fn move_part(&self, from: &Path, to: &Path) -> Result<(), StorageError> {
-        if optional(self.disk.rename(from, to)).attempt("move to the trash", from)?.is_none() {
+        let parents = [to, from].map(|path| path.parent().expect("a file lies in a directory"));
+        let [to_dir, from_dir] = [self.directories.open(parents[0])?, self.directories.open(parents[1])?];
+        if optional(self.disk.rename(from, to)).attempt("move away", from)?.is_none() {
             return Ok(());
         }
-        for folder in [to, from].map(|path| path.parent().expect("a file lies in a folder")) {
-            self.disk.sync_dir(folder).attempt("sync the folder", folder)?;
-        }
-        Ok(())
+        to_dir.sync().synced(parents[0])?;
+        from_dir.sync().synced(parents[1])
     }
 
-    /// Moves to the trash what a crash left of deleted sessions.
+    /// Moves to the trash what a crash left of deleted sessions. What cannot be moved stays where it is: its session is
+    /// deleted all the same, and no other one is concerned.
     pub(super) fn finish_deletions(
         &self,
         deleted: &HashSet<SessionId>,
         root_names: &[DirEntry],
-    ) -> Result<(), StorageError> {
+    ) -> Result<Vec<Finding>, StorageError> {
+        let mut findings = Vec::new();
         if deleted.is_empty() {
-            return Ok(());
+            return Ok(findings);
         }
         let journals = self.layout.journals();
-        let with_journals = optional(self.disk.read_dir(&journals)).attempt("list", &journals)?.unwrap_or_default();
+        let with_journals = match optional(self.disk.read_dir(&journals)).attempt("list", &journals) {
+            Err(error) if error.is_of_one_object() => {
+                findings.push(self.trouble(&journals, &error));
+                Vec::new()
+            }
+            names => names?.unwrap_or_default(),
+        };
         let of_name = |name: &str| Layout::session_of(name).or_else(|| Layout::session_of_backup(name));
         let left = root_names.iter().filter_map(|entry| of_name(&entry.name));
         let left = left.chain(with_journals.iter().filter_map(|entry| SessionId::parse(&entry.name).ok()));
-        for session in left.filter(|session| deleted.contains(session)).collect::<HashSet<_>>() {
-            let path = self.layout.tombstone(&session);
-            let generation = match write::read_small::<Tombstone>(&*self.disk, &path) {
-                Ok(Some(tombstone)) if is_plain(&tombstone.generation) => tombstone.generation,
-                Ok(None) => continue,
-                // It is there, so the session is deleted; only the folder in the trash gets another name.
-                Ok(Some(_)) | Err(StorageError::Damaged { .. } | StorageError::TooLarge { .. }) => {
-                    uuid4(&*self.entropy)
-                }
-                Err(StorageError::Io { source, .. }) if source.kind() == std::io::ErrorKind::IsADirectory => {
-                    uuid4(&*self.entropy)
-                }
-                Err(error) => return Err(error),
-            };
-            self.move_parts(&session, &generation)?;
+        for session in left.filter(|session| deleted.contains(session)).collect::<BTreeSet<_>>() {
+            match self.finish_deletion(&session) {
+                Err(error) if error.is_of_one_object() => findings.push(self.leftover(&session, &error)),
+                finished => finished?,
+            }
         }
-        Ok(())
+        Ok(findings)
+    }
+
+    fn finish_deletion(&self, session: &SessionId) -> Result<(), StorageError> {
+        let path = self.layout.tombstone(session);
+        let generation = match write::read_small::<Tombstone>(&*self.disk, &path) {
+            Ok(Some(tombstone)) if is_plain(&tombstone.generation) => tombstone.generation,
+            Ok(None) => return Ok(()),
+            // It is there, so the session is deleted; only the directory in the trash gets another name.
+            Ok(Some(_)) => uuid4(&*self.entropy),
+            Err(error) if error.is_of_one_object() => uuid4(&*self.entropy),
+            Err(error) => return Err(error),
+        };
+        self.move_parts(session, &generation)
+    }
+
+    /// A part of a deleted session that is not in the trash.
+    fn leftover(&self, session: &SessionId, error: &StorageError) -> Finding {
+        let path = match error {
+            StorageError::Io { path, .. } => path.clone(),
+            _ => self.layout.sidecar(session),
+        };
+        let message = format!(
+            "this session was deleted, and part of it cannot be moved to the trash; it stays deleted: {}",
+            with_cause(error)
+        );
+        Finding::new("deleted_leftover", self.layout.relative(&path), message).of(session)
     }
 
     /// The sessions that have a tombstone.
@@ -130,13 +156,11 @@ impl FileStorage {
             return Ok(false);
         }
         let now = self.clock.now().seconds();
-        let known = self.read_record(session, run)?;
+        let known = self.readable_record(session, run)?;
         let mut record = known.unwrap_or_else(|| self.new_record(&Birth { begun_at: now, lease_seconds: None }));
         record.removed_at = Some(now);
         self.secure_journals_of(session)?;
         self.write_record(session, run, &record)?;
-        let journals = self.layout.journals_of(session);
-        self.disk.sync_dir(&journals).attempt("sync the folder", &journals)?;
         let folder = self.layout.trash_of(session, &uuid4(&*self.entropy));
         self.ensure_dirs(&folder)?;
         self.move_part(&path, &folder.join(format!("{run}.jsonl")))?;

@@ -1,15 +1,16 @@
-//! The disk as the rest of file storage sees it: the first failed sync of a file or a folder stops the store, and nothing
-//! is changed on it from then on. Journals, which are written to too often for a detour, see to it themselves.
+//! The disk as the rest of file storage sees it: the first failed fsync of a file or a directory stops the store, and
+//! nothing is changed on it from then on. A failed open, write or rename stops nothing. Journals and the commit log,
+//! which are written to too often for a detour, use the disk below and see to it themselves.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::storage::commit::Latch;
-use crate::storage::disk::{Access, DirEntry, Disk, DiskFile, DiskLock, FileStat, SharedDisk};
-use crate::storage::error::StorageError;
+use crate::storage::disk::{Access, DirEntry, Disk, DiskDir, DiskFile, DiskLock, FileStat, SharedDisk};
+use crate::storage::error::{Attempt, StorageError};
 
-/// A disk whose syncs are watched.
+/// A disk whose fsyncs are watched.
 #[derive(Debug)]
 pub(super) struct WatchedDisk {
     disk: SharedDisk,
@@ -19,6 +20,13 @@ pub(super) struct WatchedDisk {
 #[derive(Debug)]
 struct WatchedFile {
     file: Box<dyn DiskFile>,
+    path: PathBuf,
+    latch: Arc<Latch>,
+}
+
+#[derive(Debug)]
+struct WatchedDir {
+    dir: Box<dyn DiskDir>,
     path: PathBuf,
     latch: Arc<Latch>,
 }
@@ -33,16 +41,15 @@ fn may_change(latch: &Latch) -> io::Result<()> {
     latch.check().map_err(io::Error::other)
 }
 
-/// A full disk is told to whoever met it, and leaves nothing in doubt that was acknowledged.
-fn judge(latch: &Latch, attempt: &'static str, path: &Path, synced: io::Result<()>) -> io::Result<()> {
-    synced.map_err(|cause| {
-        let copy = cause.raw_os_error().map_or_else(|| cause.kind().into(), io::Error::from_raw_os_error);
-        let error = StorageError::io(attempt, path, cause);
-        if !error.is_no_space() {
-            latch.stop(&error);
-        }
-        copy
-    })
+/// A full disk is reported to the caller who met it, and leaves nothing in doubt that was acknowledged.
+fn judge(latch: &Latch, path: &Path, synced: io::Result<()>) -> io::Result<()> {
+    let Err(cause) = synced else { return Ok(()) };
+    let copy = cause.raw_os_error().map_or_else(|| cause.kind().into(), io::Error::from_raw_os_error);
+    let failed: Result<(), StorageError> = Err(cause).synced(path);
+    if let Some(error) = failed.err().filter(|error| !error.is_no_space()) {
+        latch.stop(&error);
+    }
+    Err(copy)
 }
 
 impl Disk for WatchedDisk {
@@ -53,6 +60,11 @@ impl Disk for WatchedDisk {
         may_change(&self.latch)?;
         let file = self.disk.open(path, access)?;
         Ok(Box::new(WatchedFile { file, path: path.to_owned(), latch: self.latch.clone() }))
+    }
+
+    fn open_dir(&self, path: &Path) -> io::Result<Box<dyn DiskDir>> {
+        let dir = self.disk.open_dir(path)?;
+        Ok(Box::new(WatchedDir { dir, path: path.to_owned(), latch: self.latch.clone() }))
     }
 
     fn stat(&self, path: &Path) -> io::Result<FileStat> {
@@ -74,23 +86,17 @@ impl Disk for WatchedDisk {
         self.disk.create_dir(path)
     }
 
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        may_change(&self.latch)?;
+        self.disk.remove_dir(path)
+    }
+
     fn read_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
         self.disk.read_dir(path)
     }
 
     fn read_dir_stats(&self, path: &Path) -> io::Result<Vec<(DirEntry, io::Result<FileStat>)>> {
         self.disk.read_dir_stats(path)
-    }
-
-    fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        may_change(&self.latch)?;
-        match self.disk.sync_dir(path) {
-            // Not a failure of the device: this user may not look there, or somebody took the folder away.
-            Err(cause) if matches!(cause.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound) => {
-                Err(cause)
-            }
-            synced => judge(&self.latch, "sync the folder", path, synced),
-        }
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>> {
@@ -105,9 +111,9 @@ impl Disk for WatchedDisk {
         self.disk.is_link(path)
     }
 
-    fn make_private(&self, path: &Path) -> io::Result<()> {
+    fn make_private(&self, root: &Path, relative: &Path) -> io::Result<u32> {
         may_change(&self.latch)?;
-        self.disk.make_private(path)
+        self.disk.make_private(root, relative)
     }
 
     fn network_file_system(&self, path: &Path) -> io::Result<Option<&'static str>> {
@@ -116,6 +122,10 @@ impl Disk for WatchedDisk {
 
     fn free_bytes(&self, path: &Path) -> io::Result<Option<u64>> {
         self.disk.free_bytes(path)
+    }
+
+    fn open_files_max(&self) -> usize {
+        self.disk.open_files_max()
     }
 
     fn is_by_hand(&self) -> bool {
@@ -144,10 +154,26 @@ impl DiskFile for WatchedFile {
 
     fn sync(&self) -> io::Result<()> {
         may_change(&self.latch)?;
-        judge(&self.latch, "sync", &self.path, self.file.sync())
+        judge(&self.latch, &self.path, self.file.sync())
+    }
+
+    fn set_modified(&self, nanos: i128) -> io::Result<()> {
+        may_change(&self.latch)?;
+        self.file.set_modified(nanos)
     }
 
     fn stat(&self) -> io::Result<FileStat> {
         self.file.stat()
+    }
+}
+
+impl DiskDir for WatchedDir {
+    fn sync(&self) -> io::Result<()> {
+        may_change(&self.latch)?;
+        judge(&self.latch, &self.path, self.dir.sync())
+    }
+
+    fn stat(&self) -> io::Result<FileStat> {
+        self.dir.stat()
     }
 }

@@ -1,4 +1,4 @@
-//! The protocols by which a file or a folder comes into being without a crash ever showing half of it.
+//! The protocols by which a file comes into being without a crash ever showing half of it.
 
 use std::io;
 use std::path::Path;
@@ -6,29 +6,62 @@ use std::path::Path;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::revision_of;
 use crate::limits::RECORD_BYTES_MAX;
-use crate::model::Revision;
+use crate::storage::directories::Directories;
 use crate::storage::disk::{Access, Disk, DiskFile, FileKind, FileStat, read_full, write_full};
 use crate::storage::error::{Attempt, StorageError, optional};
 
-/// Puts a file in place, replacing what has its name.
+/// The modification time of a new file: now, but later than that of the file it replaces.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Stamp {
+    pub(super) now_nanos: i128,
+    /// That of the file that is replaced, if there is one.
+    pub(super) after: Option<i128>,
+}
+
+/// How much later than its predecessor a file is stamped, one after the other until the file system shows a difference:
+/// file systems keep nanoseconds, 100 of them, microseconds, or one or two seconds.
+const STAMP_STEPS_NANOS: [i128; 6] = [1, 100, 1_000, 1_000_000, 1_000_000_000, 2_000_000_000];
+
+/// Puts a file in place, replacing what has its name, and returns what is known of it.
 ///
-/// What a crash leaves: after the creation, a write or the sync, a temp file that no reader looks at, and that the next
-/// writer removes if it lies in the data directory itself; after the rename, the old file or the new one, whole; after the directory's sync, the new
-/// one.
-pub(super) fn replace(disk: &dyn Disk, temp: &Path, path: &Path, bytes: &[u8]) -> Result<Revision, StorageError> {
-    let folder = path.parent().expect("a file lies in a folder");
+/// What a crash leaves: after the creation, a write or the fsync, a temp file that no reader looks at, and that the next
+/// writer removes if it lies in the data directory itself; after the rename, the old file or the new one, whole; after
+/// the directory fsync, the new one. The directory is opened first and nothing but its fsync can fail after the rename,
+/// so that any other failure leaves the old file.
+pub(super) fn replace(
+    disk: &dyn Disk,
+    directories: &Directories,
+    temp: &Path,
+    path: &Path,
+    bytes: &[u8],
+    stamp: Option<Stamp>,
+) -> Result<FileStat, StorageError> {
+    let parent = path.parent().expect("a file lies in a directory");
+    let dir = directories.open(parent)?;
+    let stat = place(disk, temp, path, bytes, stamp)?;
+    dir.sync().synced(parent)?;
+    Ok(stat)
+}
+
+/// The same without the directory fsync: until that, a crash leaves the old file or the new one.
+pub(super) fn place(
+    disk: &dyn Disk,
+    temp: &Path,
+    path: &Path,
+    bytes: &[u8],
+    stamp: Option<Stamp>,
+) -> Result<FileStat, StorageError> {
     let file = disk.open(temp, Access::CreateNew).attempt("create", temp)?;
-    let written = fill(&*file, temp, bytes).and_then(|()| disk.rename(temp, path).attempt("replace", path));
-    if let Err(error) = written {
-        // The failure is what the caller must hear of; a temp file that stays behind harms nobody.
+    let stat = fill(&*file, temp, bytes, stamp).and_then(|stat| {
+        disk.rename(temp, path).attempt("replace", path)?;
+        Ok(stat)
+    });
+    if stat.is_err() {
+        // The failure is what the caller must hear of; a temp file that stays does no harm.
         let _ = disk.remove_file(temp);
-        return Err(error);
     }
-    disk.sync_dir(folder).attempt("sync the folder", folder)?;
-    let stat = file.stat().attempt("look at", path)?;
-    Ok(revision_of(&stat))
+    stat
 }
 
 /// The same for what nobody relies on: after a power cut it is the old file, the new one, or a torn one.
@@ -42,16 +75,33 @@ pub(super) fn replace_unsynced(disk: &dyn Disk, temp: &Path, path: &Path, bytes:
     replaced
 }
 
-fn fill(file: &dyn DiskFile, path: &Path, bytes: &[u8]) -> Result<(), StorageError> {
+fn fill(file: &dyn DiskFile, path: &Path, bytes: &[u8], stamp: Option<Stamp>) -> Result<FileStat, StorageError> {
     write_full(file, bytes, 0).map_err(|(_, cause)| StorageError::io("write", path, cause))?;
-    file.sync().attempt("sync", path)
+    let stamped = stamp.map(|stamp| stamp.apply(file, path)).transpose()?;
+    file.sync().synced(path)?;
+    match stamped {
+        Some(stat) => Ok(stat),
+        None => file.stat().attempt("look at", path),
+    }
 }
 
-/// Creates a file with these bytes, durable once its folder is synced too. After a crash before that it is missing,
-/// empty, or torn.
-pub(super) fn create(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> Result<(), StorageError> {
-    let file = disk.open(path, Access::CreateNew).attempt("create", path)?;
-    fill(&*file, path, bytes)
+impl Stamp {
+    /// Sets the time, as much later than the predecessor's as it takes for the file system to tell both apart.
+    fn apply(self, file: &dyn DiskFile, path: &Path) -> Result<FileStat, StorageError> {
+        let set = |nanos| file.set_modified(nanos).and_then(|()| file.stat()).attempt("set the time of", path);
+        let Some(after) = self.after else { return set(self.now_nanos) };
+        let mut stat = set(self.now_nanos.max(after + STAMP_STEPS_NANOS[0]))?;
+        for step in &STAMP_STEPS_NANOS[1..] {
+            if stat.modified_nanos > after {
+                break;
+            }
+            stat = set(after + step)?;
+        }
+        match stat.modified_nanos > after {
+            true => Ok(stat),
+            false => Err(StorageError::io("set the time of", path, io::Error::other("the file system keeps no time"))),
+        }
+    }
 }
 
 /// A file that is open, and what was known of it then.

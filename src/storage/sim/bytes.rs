@@ -89,6 +89,8 @@ pub(super) struct FileImage {
     durable: Vec<u8>,
     unsynced: Vec<Change>,
     modified: i128,
+    /// The modification time that the medium surely holds.
+    durable_modified: i128,
 }
 
 impl FileImage {
@@ -98,6 +100,10 @@ impl FileImage {
 
     pub(super) fn modified(&self) -> i128 {
         self.modified
+    }
+
+    pub(super) fn set_modified(&mut self, nanos: i128) {
+        self.modified = nanos;
     }
 
     pub(super) fn has_unsynced(&self) -> bool {
@@ -118,9 +124,19 @@ impl FileImage {
         for change in std::mem::take(&mut self.unsynced) {
             change.apply(&mut self.durable);
         }
+        self.durable_modified = self.modified;
     }
 
     pub(super) fn forget_unsynced(&mut self) {
+        self.unsynced.clear();
+    }
+
+    /// Some of the changed pages reach the medium, with all unsynced changes; the others are forgotten.
+    pub(super) fn sync_pages(&mut self, page_bytes: usize, mut is_written: impl FnMut() -> bool) {
+        let all = self.unsynced.len();
+        let pages = self.changed_pages(page_bytes).into_iter();
+        let moments = pages.map(|page| (page, if is_written() { all } else { 0 })).collect();
+        self.durable = self.in_pages(&moments, page_bytes);
         self.unsynced.clear();
     }
 
@@ -155,6 +171,10 @@ impl FileImage {
         self.live.clone_from(&bytes);
         self.durable = bytes;
         self.unsynced.clear();
+        if *fate != FileFate::Kept {
+            self.modified = self.durable_modified;
+        }
+        self.durable_modified = self.modified;
     }
 
     /// What the medium holds once so many of the changes have reached it.

@@ -12,6 +12,9 @@ pub enum Fault {
     Enospc,
     /// A write takes only so many bytes. Other operations are not affected.
     ShortWrite(usize),
+    /// A sync of a file fails with EIO after some of the changed pages reached the medium: which of them, this seed
+    /// decides. Other operations fail with EIO.
+    PartialSync(u64),
 }
 
 /// What an operation asks of the device, as far as lasting faults care.
@@ -30,6 +33,10 @@ pub(super) enum Demand {
 pub(super) struct Faults {
     single: Vec<(u64, Fault)>,
     full_from: Option<u64>,
+    /// Whether a full disk has no room for bytes in the place of others.
+    is_copy_on_write: bool,
+    /// From when on a sync finds that there is no space for what was written.
+    no_space_at_sync_from: Option<u64>,
     syncs_fail_from: Option<u64>,
     /// Files and directories by number, because damage stays with the file when it is renamed.
     unreadable: BTreeSet<u64>,
@@ -49,6 +56,18 @@ impl Faults {
 
     pub(super) fn set_full(&mut self, from: Option<u64>) {
         self.full_from = from;
+    }
+
+    pub(super) fn set_copy_on_write(&mut self, is_copy_on_write: bool) {
+        self.is_copy_on_write = is_copy_on_write;
+    }
+
+    pub(super) fn is_copy_on_write(&self) -> bool {
+        self.is_copy_on_write
+    }
+
+    pub(super) fn set_no_space_at_sync(&mut self, from: Option<u64>) {
+        self.no_space_at_sync_from = from;
     }
 
     pub(super) fn set_syncs_fail(&mut self, from: Option<u64>) {
@@ -76,6 +95,7 @@ impl Faults {
         let has_begun = |from: Option<u64>| from.is_some_and(|from| from <= number);
         match demand {
             Demand::Sync if has_begun(self.syncs_fail_from) => Some(Fault::Eio),
+            Demand::Sync if has_begun(self.no_space_at_sync_from) => Some(Fault::Enospc),
             Demand::Space { after: 0 } if has_begun(self.full_from) => Some(Fault::Enospc),
             Demand::Space { after } if has_begun(self.full_from) => Some(Fault::ShortWrite(after)),
             _ => None,

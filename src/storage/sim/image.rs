@@ -2,23 +2,38 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use super::bytes::{Change, FileFate, FileImage};
 use crate::storage::disk::{DirEntry, FileKind, FileStat};
 
-const ROOT: u64 = 1;
+pub(super) const ROOT: u64 = 1;
 const PAGE_BYTES: usize = 4096;
+
+/// A file, a directory or a symbolic link, with what the file system notes of it.
+#[derive(Debug, Clone)]
+pub(super) struct Node {
+    pub(super) inode: Inode,
+    pub(super) owner: u32,
+    pub(super) mode: u32,
+    pub(super) device: u64,
+}
 
 #[derive(Debug, Clone)]
 pub(super) enum Inode {
     File(FileImage),
     Dir { live: Names, durable: Names, modified: i128 },
+    Link(PathBuf),
 }
 
 impl Inode {
-    fn empty_dir() -> Self {
+    pub(super) fn empty_dir() -> Self {
         Inode::Dir { live: BTreeMap::new(), durable: BTreeMap::new(), modified: 0 }
+    }
+
+    /// The mode that the store's own disk gives to what it creates.
+    fn usual_mode(&self) -> u32 {
+        if matches!(self, Inode::File(_)) { 0o600 } else { 0o700 }
     }
 }
 
@@ -40,15 +55,15 @@ impl DirChange {
     }
 }
 
-type Names = BTreeMap<String, u64>;
+pub(super) type Names = BTreeMap<String, u64>;
 
 fn set_name<'a>(
-    folder: Option<&'a mut Inode>,
+    folder: Option<&'a mut Node>,
     name: &str,
     inode: Option<u64>,
     which: impl FnOnce(&'a mut Names, &'a mut Names) -> &'a mut Names,
 ) {
-    let Some(Inode::Dir { live, durable, .. }) = folder else { return };
+    let Some(Node { inode: Inode::Dir { live, durable, .. }, .. }) = folder else { return };
     let names = which(live, durable);
     match inode {
         Some(inode) => names.insert(name.to_owned(), inode),
@@ -56,71 +71,79 @@ fn set_name<'a>(
     };
 }
 
+/// How the file system tells the time of a change.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Times {
+    /// The kernel's clock moves on by so many nanoseconds at a time.
+    pub(super) tick_nanos: i128,
+    /// The file system keeps multiples of this.
+    pub(super) kept_nanos: i128,
+}
+
 /// Everything on the disk.
 #[derive(Debug, Clone)]
 pub(super) struct Image {
-    inodes: BTreeMap<u64, Inode>,
+    nodes: BTreeMap<u64, Node>,
     unsynced_names: Vec<DirChange>,
     /// The last change of each name that the medium surely holds. An earlier one that becomes durable only now, because
-    /// its other folder was not synced before, does not undo it.
+    /// its other directory was not synced before, does not undo it.
     durable_serials: BTreeMap<(u64, String), u64>,
     next_serial: u64,
     next_inode: u64,
+    /// Whether the number of a file that is gone is given to the next one.
+    pub(super) reuses_inodes: bool,
     ticks: i128,
+    pub(super) times: Times,
+    /// The user who owns what is created.
+    pub(super) user: u32,
+    /// How often each file is open.
+    pub(super) open: BTreeMap<u64, usize>,
     /// What reaches the medium whole or not at all, where a crash decides page by page.
     pub(super) page_bytes: usize,
 }
 
 impl Image {
-    pub(super) fn new() -> Self {
-        let root = Inode::empty_dir();
+    pub(super) fn new(user: u32) -> Self {
+        let root = Node { inode: Inode::empty_dir(), owner: user, mode: 0o700, device: 1 };
         Image {
-            inodes: BTreeMap::from([(ROOT, root)]),
+            nodes: BTreeMap::from([(ROOT, root)]),
             unsynced_names: Vec::new(),
             durable_serials: BTreeMap::new(),
             next_serial: 1,
             next_inode: 2,
+            reuses_inodes: false,
             ticks: 0,
+            times: Times { tick_nanos: 1, kept_nanos: 1 },
+            user,
+            open: BTreeMap::new(),
             page_bytes: PAGE_BYTES,
         }
     }
 
-    pub(super) fn inode(&self, inode: u64) -> io::Result<&Inode> {
-        self.inodes.get(&inode).ok_or_else(|| io::ErrorKind::NotFound.into())
+    pub(super) fn node(&self, number: u64) -> io::Result<&Node> {
+        self.nodes.get(&number).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    pub(super) fn file_mut(&mut self, inode: u64) -> io::Result<&mut FileImage> {
-        match self.inodes.get_mut(&inode) {
-            Some(Inode::File(file)) => Ok(file),
-            Some(Inode::Dir { .. }) => Err(io::ErrorKind::IsADirectory.into()),
-            None => Err(io::ErrorKind::NotFound.into()),
+    pub(super) fn node_mut(&mut self, number: u64) -> io::Result<&mut Node> {
+        self.nodes.get_mut(&number).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    pub(super) fn file_mut(&mut self, number: u64) -> io::Result<&mut FileImage> {
+        match &mut self.node_mut(number)?.inode {
+            Inode::File(file) => Ok(file),
+            Inode::Dir { .. } | Inode::Link(_) => Err(io::ErrorKind::IsADirectory.into()),
         }
     }
 
-    fn names(&self, dir: u64) -> io::Result<&Names> {
-        match self.inode(dir)? {
+    pub(super) fn names(&self, dir: u64) -> io::Result<&Names> {
+        match &self.node(dir)?.inode {
             Inode::Dir { live, .. } => Ok(live),
-            Inode::File(_) => Err(io::ErrorKind::NotADirectory.into()),
+            Inode::File(_) | Inode::Link(_) => Err(io::ErrorKind::NotADirectory.into()),
         }
     }
 
-    pub(super) fn find(&self, path: &Path) -> io::Result<Option<u64>> {
-        let mut at = ROOT;
-        for part in path.components() {
-            let Component::Normal(name) = part else { continue };
-            match self.names(at)?.get(&*name.to_string_lossy()) {
-                Some(inode) => at = *inode,
-                None => return Ok(None),
-            }
-        }
-        Ok(Some(at))
-    }
-
-    fn place(&self, path: &Path) -> io::Result<(u64, String)> {
-        let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_string_lossy().into_owned();
-        let folder = self.find(path.parent().unwrap_or(Path::new("")))?.ok_or(io::ErrorKind::NotFound)?;
-        self.names(folder)?;
-        Ok((folder, name))
+    pub(super) fn is_dir(&self, number: u64) -> bool {
+        matches!(self.nodes.get(&number), Some(Node { inode: Inode::Dir { .. }, .. }))
     }
 
     fn record(&mut self, removes: Option<(u64, String)>, adds: Option<(u64, String, u64)>) {
@@ -129,14 +152,25 @@ impl Image {
         waits_for.dedup();
         let change = DirChange { serial: self.next_serial, removes, adds, waits_for };
         self.next_serial += 1;
-        self.ticks += 1;
+        let now = self.tick();
         for (dir, name, inode) in change.names() {
-            set_name(self.inodes.get_mut(&dir), name, inode, |live, _| live);
-            if let Some(Inode::Dir { modified, .. }) = self.inodes.get_mut(&dir) {
-                *modified = self.ticks;
+            set_name(self.nodes.get_mut(&dir), name, inode, |live, _| live);
+            if let Some(Node { inode: Inode::Dir { modified, .. }, .. }) = self.nodes.get_mut(&dir) {
+                *modified = now;
             }
         }
         self.unsynced_names.push(change);
+    }
+
+    /// The time of a change, as the file system keeps it.
+    fn tick(&mut self) -> i128 {
+        self.ticks += 1;
+        let now = self.ticks - self.ticks.rem_euclid(self.times.tick_nanos);
+        self.kept(now)
+    }
+
+    fn kept(&self, nanos: i128) -> i128 {
+        nanos - nanos.rem_euclid(self.times.kept_nanos)
     }
 
     fn make_durable(&mut self, change: &DirChange) {
@@ -144,79 +178,92 @@ impl Image {
             let known = self.durable_serials.entry((dir, name.to_owned())).or_default();
             if *known < change.serial {
                 *known = change.serial;
-                set_name(self.inodes.get_mut(&dir), name, inode, |_, durable| durable);
+                set_name(self.nodes.get_mut(&dir), name, inode, |_, durable| durable);
             }
         }
     }
 
-    fn add(&mut self, path: &Path, inode: Inode) -> io::Result<u64> {
-        let (dir, name) = self.place(path)?;
-        let number = self.next_inode;
-        self.next_inode += 1;
-        self.inodes.insert(number, inode);
+    /// Adds something under a name in a directory.
+    pub(super) fn add(&mut self, (dir, name): (u64, String), inode: Inode) -> io::Result<u64> {
+        let (device, mode) = (self.node(dir)?.device, inode.usual_mode());
+        let number = self.new_number();
+        self.nodes.insert(number, Node { inode, owner: self.user, mode, device });
         self.record(None, Some((dir, name, number)));
         Ok(number)
     }
 
-    pub(super) fn create_file(&mut self, path: &Path) -> io::Result<u64> {
-        self.add(path, Inode::File(FileImage::default()))
+    fn new_number(&mut self) -> u64 {
+        if self.reuses_inodes {
+            let used = self.used_numbers();
+            if let Some(free) = (2..self.next_inode).find(|number| !used.contains(number)) {
+                return free;
+            }
+        }
+        self.next_inode += 1;
+        self.next_inode - 1
     }
 
-    pub(super) fn create_dir(&mut self, path: &Path) -> io::Result<()> {
-        self.add(path, Inode::empty_dir()).map(drop)
+    /// The numbers of files that have a name, or may have one again after a crash, or are open.
+    fn used_numbers(&self) -> std::collections::BTreeSet<u64> {
+        let mut used: std::collections::BTreeSet<u64> = self.open.keys().copied().collect();
+        for node in self.nodes.values() {
+            if let Inode::Dir { live, durable, .. } = &node.inode {
+                used.extend(live.values().chain(durable.values()));
+            }
+        }
+        used.extend(self.unsynced_names.iter().filter_map(|change| change.adds.as_ref().map(|(.., number)| *number)));
+        used
     }
 
-    pub(super) fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
-        let inode = self.find(from)?.ok_or(io::ErrorKind::NotFound)?;
-        let target = self.find(to)?;
-        if target.is_some_and(|target| matches!(self.inodes.get(&target), Some(Inode::Dir { .. }))) {
+    /// Gives what has one name another.
+    pub(super) fn rename(&mut self, from: (u64, String), to: (u64, String)) -> io::Result<()> {
+        let number = *self.names(from.0)?.get(&from.1).ok_or(io::ErrorKind::NotFound)?;
+        if self.names(to.0)?.get(&to.1).is_some_and(|target| self.is_dir(*target)) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
-        let (from, to) = (self.place(from)?, self.place(to)?);
-        self.record(Some(from), Some((to.0, to.1, inode)));
+        if self.node(number)?.device != self.node(to.0)?.device {
+            return Err(io::ErrorKind::CrossesDevices.into());
+        }
+        self.record(Some(from), Some((to.0, to.1, number)));
         Ok(())
     }
 
-    pub(super) fn remove(&mut self, path: &Path) -> io::Result<()> {
-        let place = self.place(path)?;
+    pub(super) fn remove(&mut self, place: (u64, String)) {
         self.record(Some(place), None);
-        Ok(())
     }
 
     pub(super) fn read_dir(&self, dir: u64) -> io::Result<Vec<DirEntry>> {
-        let is_dir = |inode: &u64| matches!(self.inodes.get(inode), Some(Inode::Dir { .. }));
-        Ok(self
-            .names(dir)?
-            .iter()
-            .map(|(name, inode)| DirEntry { name: name.clone(), is_dir: is_dir(inode) })
-            .collect())
+        let entry = |(name, number): (&String, &u64)| DirEntry { name: name.clone(), is_dir: self.is_dir(*number) };
+        Ok(self.names(dir)?.iter().map(entry).collect())
     }
 
-    pub(super) fn stat(&self, inode: u64) -> io::Result<FileStat> {
-        Ok(match self.inode(inode)? {
-            Inode::File(file) => {
-                let (len, modified_nanos) = (file.live().len() as u64, file.modified());
-                FileStat { kind: FileKind::File, len, inode, modified_nanos, open_to_others: 0 }
-            }
-            Inode::Dir { modified, .. } => {
-                let modified_nanos = *modified;
-                FileStat { kind: FileKind::Directory, len: 0, inode, modified_nanos, open_to_others: 0 }
-            }
-        })
+    pub(super) fn stat(&self, number: u64) -> io::Result<FileStat> {
+        let Node { inode, mode, device, .. } = self.node(number)?;
+        let (kind, len, modified_nanos) = match inode {
+            Inode::File(file) => (FileKind::File, file.live().len() as u64, file.modified()),
+            Inode::Dir { modified, .. } => (FileKind::Directory, 0, *modified),
+            Inode::Link(_) => (FileKind::Other, 0, 0),
+        };
+        Ok(FileStat { kind, len, device: *device, inode: number, modified_nanos, mode: *mode })
     }
 
-    pub(super) fn read(&self, inode: u64, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        let Inode::File(file) = self.inode(inode)? else { return Err(io::ErrorKind::IsADirectory.into()) };
+    pub(super) fn read(&self, number: u64, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let Inode::File(file) = &self.node(number)?.inode else { return Err(io::ErrorKind::IsADirectory.into()) };
         let rest = file.live().get(offset as usize..).unwrap_or_default();
         let len = rest.len().min(buffer.len());
         buffer[..len].copy_from_slice(&rest[..len]);
         Ok(len)
     }
 
-    pub(super) fn change(&mut self, inode: u64, change: Change) -> io::Result<()> {
-        self.ticks += 1;
-        let ticks = self.ticks;
-        self.file_mut(inode)?.change(change, ticks);
+    pub(super) fn change(&mut self, number: u64, change: Change) -> io::Result<()> {
+        let now = self.tick();
+        self.file_mut(number)?.change(change, now);
+        Ok(())
+    }
+
+    pub(super) fn set_modified(&mut self, number: u64, nanos: i128) -> io::Result<()> {
+        let kept = self.kept(nanos);
+        self.file_mut(number)?.set_modified(kept);
         Ok(())
     }
 
@@ -233,9 +280,33 @@ impl Image {
         self.unsynced_names = waiting;
     }
 
+    /// Everything from here on down is of this file system.
+    pub(super) fn set_device(&mut self, number: u64, device: u64) {
+        let below: Vec<u64> = self.names(number).map(|names| names.values().copied().collect()).unwrap_or_default();
+        if let Ok(node) = self.node_mut(number) {
+            node.device = device;
+        }
+        below.into_iter().for_each(|number| self.set_device(number, device));
+    }
+
+    /// The bytes of all files that have a name or are open.
+    pub(super) fn used_bytes(&self) -> u64 {
+        let mut named: std::collections::BTreeSet<u64> = self.open.keys().copied().collect();
+        for node in self.nodes.values() {
+            if let Inode::Dir { live, .. } = &node.inode {
+                named.extend(live.values());
+            }
+        }
+        let bytes = |number: &u64| match self.nodes.get(number) {
+            Some(Node { inode: Inode::File(file), .. }) => file.live().len() as u64,
+            _ => 0,
+        };
+        named.iter().map(bytes).sum()
+    }
+
     /// The files that have unsynced changes.
     pub(super) fn unsynced_files(&self) -> Vec<(u64, &FileImage)> {
-        let files = self.inodes.iter().filter_map(|(number, inode)| match inode {
+        let files = self.nodes.iter().filter_map(|(number, node)| match &node.inode {
             Inode::File(file) if file.has_unsynced() => Some((*number, file)),
             _ => None,
         });
@@ -254,15 +325,15 @@ impl Image {
                 self.make_durable(change);
             }
         }
-        for inode in self.inodes.values_mut() {
-            match inode {
+        for node in self.nodes.values_mut() {
+            match &mut node.inode {
                 Inode::Dir { live, durable, .. } => live.clone_from(durable),
                 Inode::File(file) if !file.has_unsynced() => file.crash(&FileFate::Lost, self.page_bytes),
-                Inode::File(_) => {}
+                Inode::File(_) | Inode::Link(_) => {}
             }
         }
         for (number, fate) in files {
-            if let Some(Inode::File(file)) = self.inodes.get_mut(number) {
+            if let Some(Node { inode: Inode::File(file), .. }) = self.nodes.get_mut(number) {
                 file.crash(fate, self.page_bytes);
             }
         }
@@ -270,8 +341,8 @@ impl Image {
 
     /// Flips one bit of a file.
     pub(super) fn rot(&mut self, path: &Path, byte: u64, bit: u8) -> io::Result<()> {
-        let inode = self.find(path)?.ok_or(io::ErrorKind::NotFound)?;
-        let file = self.file_mut(inode)?;
+        let number = self.find(path)?.ok_or(io::ErrorKind::NotFound)?;
+        let file = self.file_mut(number)?;
         if bit > 7 || byte >= file.live().len() as u64 {
             return Err(io::ErrorKind::InvalidInput.into());
         }
@@ -287,11 +358,10 @@ impl Image {
     }
 
     fn add_files<'a>(&'a self, dir: u64, path: &Path, found: &mut BTreeMap<PathBuf, &'a FileImage>) {
-        let Some(Inode::Dir { live, .. }) = self.inodes.get(&dir) else { return };
-        for (name, number) in live {
+        for (name, number) in self.names(dir).into_iter().flatten() {
             let path = path.join(name);
-            match self.inodes.get(number) {
-                Some(Inode::File(file)) => drop(found.insert(path, file)),
+            match self.nodes.get(number) {
+                Some(Node { inode: Inode::File(file), .. }) => drop(found.insert(path, file)),
                 _ => self.add_files(*number, &path, found),
             }
         }

@@ -28,19 +28,37 @@
 //! After a power cut and after a reboot the machine has another boot id; after the death of a process it has the same.
 //!
 //! **Faults of one operation** ([`SimDisk::fail`]) strike the n-th operation: it fails with EIO or ENOSPC without effect,
-//! or a write takes only some of its bytes. They end with the life of the programs and come before those that last.
+//! or a write takes only some of its bytes, or a sync fails after some of the pages were written. They end with the life
+//! of the programs and come before those that last.
 //!
-//! **Faults that last** go on over kills, reboots and power cuts, until somebody sees to it:
+//! **Faults that last** go on over kills, reboots and power cuts, until they are ended:
 //! - A full disk ([`SimDisk::fill`] until [`SimDisk::make_room`]): what takes new space fails with ENOSPC, namely new
-//!   files, new folders, and making a file longer. A write that begins within a file takes the bytes up to its end.
-//!   Writing over what is there, cuts, syncs, renames and removals go on, and removals do not make room.
+//!   files, new directories, and making a file longer. A write that begins within a file takes the bytes up to its end.
+//!   Writing over what is there, cuts, syncs, renames and removals go on, and removals do not make room. With
+//!   [`SimDisk::copy_on_write`] writing over what is there fails too.
+//! - A disk that finds out late that it is full ([`SimDisk::fill_at_sync`] until [`SimDisk::make_room`]): writes succeed,
+//!   syncs fail with ENOSPC.
+//! - A disk of a certain size ([`SimDisk::set_capacity`]): it tells how much is free, takes as much of a write as there is
+//!   room for, and has room again when a file is removed and closed.
+//! - A bound on open files ([`SimDisk::limit_open_files`]): opening one more file, directory or lock fails with EMFILE.
 //! - A device that no longer syncs ([`SimDisk::break_syncs`] until [`SimDisk::mend_syncs`]): each sync fails with EIO.
 //! - A file that cannot be read ([`SimDisk::break_reads`] until [`SimDisk::mend_reads`]): reading its bytes, or listing
 //!   a folder, fails with EIO. The damage belongs to the file, not to its name.
 //!
 //! A sync of a file that fails forgets: what it should have made durable stays visible and never becomes durable,
-//! whatever later syncs say, because a kernel marks such pages clean. A reboot loses it. A sync of a directory that
-//! fails changes nothing; the next one makes up for it.
+//! whatever later syncs say, because a kernel marks such pages clean. A reboot loses it. With [`Fault::PartialSync`] some
+//! of the pages reached the medium before. A sync of a directory that fails changes nothing; the next one makes up for it.
+//!
+//! **Users and links.** Every file and directory has an owner and a mode ([`SimDisk::set_owner`], [`SimDisk::set_mode`]),
+//! and programs run as one user ([`SimDisk::run_as`]): opening, listing, creating, renaming and removing fail with EACCES
+//! where the bits of owner or others do not allow it. There are no groups. Symbolic links ([`SimDisk::symlink`]) are followed
+//! where a system follows them. A directory can be another file system ([`SimDisk::mount`]); a rename between two of them
+//! fails with EXDEV. None of this is lost by a crash.
+//!
+//! **Inodes and times.** A file's inode number is never given again, unless [`SimDisk::with_inode_reuse`] says so. Every change
+//! takes a nanosecond of the disk's own time, and modification times show each of them, unless
+//! [`SimDisk::with_coarse_clock`] or [`SimDisk::with_coarse_times`] says otherwise. A modification time is durable when the
+//! file is synced; a crash may show the one before.
 //!
 //! **Late visibility** ([`SimDisk::hide`]): the next looks at a path find nothing there, and then it appears, as on a
 //! network file system. Looks are opening to read or to write, asking what is known of the path, and each listing that
@@ -51,7 +69,7 @@
 //! the byte, live, durable and unsynced, and only writing the byte anew brings it back.
 //!
 //! Operations are those that change something: creations, writes, cuts, syncs, renames, removals, new folders, syncs of
-//! folders. Reads and looks are not counted. The disk never lies about a sync that succeeded.
+//! folders. Looks are counted apart ([`SimDisk::looks`]), reads are not. The disk never lies about a sync that succeeded.
 //!
 //! The same calls in the same order give the same disk and the same log: there is no time, no thread and no chance in
 //! here but the seeds that are given.
@@ -113,6 +131,8 @@ mod choices;
 mod crash;
 mod faults;
 mod image;
+mod path;
+mod setup;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -139,6 +159,7 @@ pub struct SimDisk {
 struct Machine {
     image: Image,
     operations: u64,
+    looks: u64,
     log: Vec<String>,
     faults: Faults,
     stop_at: Option<u64>,
@@ -147,6 +168,15 @@ struct Machine {
     /// Counts the lives of programs: files and locks of an earlier life are dead.
     life: u64,
     locked: Vec<u64>,
+    /// Files, directories and locks that are open, and how many may be.
+    open_files: usize,
+    open_files_max: Option<usize>,
+    /// Bytes that all files together have room for.
+    capacity: Option<u64>,
+    /// How many file systems there are.
+    devices: u64,
+    has_boot_id: bool,
+    network_file_system: Option<&'static str>,
 }
 
 impl Default for SimDisk {
@@ -157,11 +187,15 @@ impl Default for SimDisk {
 
 /// Setting it up, and looking at it from outside.
 impl SimDisk {
+    /// The user that owns a new disk and that programs run as.
+    pub const USER: u32 = 1000;
+
     /// An empty disk.
     pub fn new() -> Self {
         let machine = Machine {
-            image: Image::new(),
+            image: Image::new(SimDisk::USER),
             operations: 0,
+            looks: 0,
             log: Vec::new(),
             faults: Faults::default(),
             stop_at: None,
@@ -169,6 +203,12 @@ impl SimDisk {
             boots: 1,
             life: 1,
             locked: Vec::new(),
+            open_files: 0,
+            open_files_max: None,
+            capacity: None,
+            devices: 1,
+            has_boot_id: true,
+            network_file_system: None,
         };
         SimDisk { machine: Arc::new(Mutex::new(machine)) }
     }
@@ -191,6 +231,11 @@ impl SimDisk {
     /// How many operations were begun since the disk was made.
     pub fn operations(&self) -> u64 {
         self.machine.lock().operations
+    }
+
+    /// How often a file or directory was opened, listed or looked at by its name since the disk was made.
+    pub fn looks(&self) -> u64 {
+        self.machine.lock().looks
     }
 
     /// The operations, each in a line, and between them what was done to the disk.
@@ -275,7 +320,9 @@ impl SimDisk {
 
     /// There is room again.
     pub fn make_room(&self) {
-        self.machine.lock().faults.set_full(None);
+        let mut machine = self.machine.lock();
+        machine.faults.set_full(None);
+        machine.faults.set_no_space_at_sync(None);
     }
 
     /// Every sync of a file or folder fails with EIO from the operation of this number on, until
@@ -328,6 +375,17 @@ impl Machine {
     fn end_programs(&mut self) {
         self.life += 1;
         self.locked.clear();
+        self.open_files = 0;
+        self.image.open.clear();
+    }
+
+    fn close(&mut self, number: u64) {
+        self.open_files -= 1;
+        let open = self.image.open.entry(number).or_default();
+        *open -= 1;
+        if *open == 0 {
+            self.image.open.remove(&number);
+        }
     }
 
     fn begin_life(&mut self) {
@@ -355,6 +413,7 @@ impl Machine {
         self.log.push(format!("{number} {}{trouble}", what()));
         match fault {
             Some(Fault::Eio) => Err(device_error()),
+            Some(Fault::PartialSync(_)) if !matches!(demand, Demand::Sync) => Err(device_error()),
             Some(Fault::Enospc) => Err(io::ErrorKind::StorageFull.into()),
             other => Ok(other),
         }
