@@ -45,6 +45,21 @@ impl Several {
     }
 }
 
+/// Which journal is looked at, and what is known of its lines.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Which<'a> {
+    pub(super) session: &'a SessionId,
+    pub(super) run: &'a RunId,
+    /// The number after which every line carries a checksum, because we wrote it.
+    pub(super) checked_after: Option<u64>,
+}
+
+impl Which<'_> {
+    pub(super) fn shape(&self) -> LineShape {
+        LineShape::new(self.session, self.run)
+    }
+}
+
 /// Length and checksum of an event's bytes.
 type Sum = (usize, u32);
 
@@ -52,6 +67,8 @@ type Sum = (usize, u32);
 #[derive(Debug, Default)]
 pub(super) struct JournalLook {
     pub(super) bytes: u64,
+    /// Whole lines.
+    pub(super) lines: u64,
     pub(super) events: u64,
     pub(super) damage: Vec<Damage>,
     /// How many places are damaged, remembered or not.
@@ -146,12 +163,10 @@ struct Looking {
 pub(super) fn look_through(
     scanner: &mut Scanner,
     bytes: &dyn JournalBytes,
-    session: &SessionId,
-    run: &RunId,
+    which: Which<'_>,
 ) -> Result<JournalLook, StorageError> {
     let mut looking = Looking::default();
-    let end = show_all(scanner, bytes, session, run, |record| looking.note(&record))?;
-    looking.look.bytes = end;
+    (looking.look.bytes, looking.look.lines) = show_all(scanner, bytes, which, |record| looking.note(&record))?;
     let mut look = looking.finish();
     for damage in &look.damage {
         if restored(bytes, damage)?.is_some() {
@@ -159,7 +174,7 @@ pub(super) fn look_through(
         }
     }
     if !look.repeats.is_empty() {
-        tell_repeats_apart(scanner, bytes, session, run, &mut look)?;
+        tell_repeats_apart(scanner, bytes, which, &mut look)?;
     }
     Ok(look)
 }
@@ -181,26 +196,32 @@ pub(super) fn restored(bytes: &dyn JournalBytes, damage: &Damage) -> Result<Opti
     Ok(with_checksum_restored(&line))
 }
 
-/// Shows every record of a journal, in order, and says how many bytes that were.
+/// Shows every record of a journal, in order, and returns how many bytes and whole lines that were.
 pub(super) fn show_all(
     scanner: &mut Scanner,
     bytes: &dyn JournalBytes,
-    session: &SessionId,
-    run: &RunId,
+    which: Which<'_>,
     mut show: impl FnMut(Record<'_>),
-) -> Result<u64, StorageError> {
-    scanner.begin_again(LineShape::new(session, run), 0);
+) -> Result<(u64, u64), StorageError> {
+    let mut show = |record: Record<'_>| show(record.in_journal_checked_after(which.checked_after));
+    let mut lines = 0;
+    scanner.begin_again(which.shape(), 0);
     loop {
         scanner.show_whole(&mut show);
         let offset = scanner.fed_to();
-        if scanner.feed(READ_CHUNK_BYTES, |room| bytes.read_at(room, offset))? == 0 {
+        let fed = scanner.feed(READ_CHUNK_BYTES, |room| {
+            let filled = bytes.read_at(room, offset)?;
+            lines += memchr::memchr_iter(b'\n', &room[..filled]).count() as u64;
+            Ok::<_, StorageError>(filled)
+        })?;
+        if fed == 0 {
             break;
         }
     }
     while let Some(record) = scanner.next_of_tail() {
         show(record);
     }
-    Ok(scanner.fed_to())
+    Ok((scanner.fed_to(), lines))
 }
 
 impl Looking {
@@ -302,8 +323,7 @@ fn sum_of(line: &[u8]) -> Sum {
 fn tell_repeats_apart(
     scanner: &mut Scanner,
     bytes: &dyn JournalBytes,
-    session: &SessionId,
-    run: &RunId,
+    which: Which<'_>,
     look: &mut JournalLook,
 ) -> Result<(), StorageError> {
     let mut firsts: HashMap<u64, Sum> = HashMap::new();
@@ -314,7 +334,7 @@ fn tell_repeats_apart(
         wanted.sort_unstable();
         wanted
     };
-    show_all(scanner, bytes, session, run, |record| {
+    show_all(scanner, bytes, which, |record| {
         let Record::Event(event) = record else { return };
         let Some(seq) = event.seq.filter(|seq| event.ids != Ids::Foreign && wanted.binary_search(seq).is_ok()) else {
             return;

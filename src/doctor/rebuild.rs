@@ -143,7 +143,7 @@ impl Ward<'_> {
         run.look.end.terminal.as_ref()?;
         let bytes = self.storage.journal_bytes(id, &run.run).ok().flatten()?;
         let mut carried = None;
-        show_all(scanner, &*bytes, id, &run.run, |record| {
+        show_all(scanner, &*bytes, run.which(id), |record| {
             if let Record::Event(event) = record
                 && event.is_terminal()
             {

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use super::finding::Code;
-use super::journal::{JournalLook, look_through, restored, show_all};
-use crate::format::{Damage, LineShape, Record, Scanner, with_checksum_restored};
+use super::journal::{JournalLook, Which, look_through, restored, show_all};
+use crate::format::{Damage, Record, Scanner, with_checksum_restored};
 use crate::limits::{LINE_BYTES_MAX, READ_CHUNK_BYTES};
 use crate::model::{RunId, SessionId};
 use crate::storage::{FileStorage, JournalBytes, NewJournal, Storage, StorageError};
@@ -15,6 +15,7 @@ use crate::storage::{FileStorage, JournalBytes, NewJournal, Storage, StorageErro
 #[derive(Debug, Clone)]
 pub(super) struct Cure {
     pub(super) run: RunId,
+    checked_after: Option<u64>,
     /// The kinds of damage that go.
     pub(super) codes: BTreeSet<Code>,
     /// Where lines begin that need a look: damage, and events to be left out. None if all do.
@@ -31,7 +32,7 @@ pub(super) struct Cure {
 
 impl Cure {
     /// What to do about these kinds of damage; nothing if there are none of them.
-    pub(super) fn of(run: &RunId, look: &JournalLook, wants: impl Fn(Code) -> bool) -> Option<Self> {
+    pub(super) fn of(which: Which<'_>, look: &JournalLook, wants: impl Fn(Code) -> bool) -> Option<Self> {
         let repeats: BTreeSet<u64> = look
             .repeats
             .iter()
@@ -65,7 +66,12 @@ impl Cure {
         let seq_floor = (is_open && floor > look.highest).then_some(floor);
         let restorable = look.restorable.clone();
         let has_our_lines = look.has_our_lines;
-        Some(Cure { run: run.clone(), codes, suspects, repeats, restorable, seq_floor, has_our_lines })
+        let (run, checked_after) = (which.run.clone(), which.checked_after);
+        Some(Cure { run, checked_after, codes, suspects, repeats, restorable, seq_floor, has_our_lines })
+    }
+
+    fn which<'a>(&'a self, session: &'a SessionId) -> Which<'a> {
+        Which { session, run: &self.run, checked_after: self.checked_after }
     }
 
     /// An event's bytes, with a checksum that is right if only that was damaged.
@@ -103,7 +109,7 @@ impl Cure {
         let written = new.written()?;
         let as_it_lies = Cure { repeats: BTreeSet::new(), restorable: BTreeSet::new(), ..self.clone() };
         let found = as_it_lies.events_of(scanner, &*written, session)?;
-        let look = look_through(scanner, &*written, session, &self.run)?;
+        let look = look_through(scanner, &*written, self.which(session))?;
         let is_mended = look.damage.iter().all(|damage| !self.codes.contains(&damage.kind.into()));
         if found != expected || !is_mended {
             return Err(CureFailure::Differs);
@@ -123,7 +129,7 @@ impl Cure {
             events += 1;
             crc = crc32c::crc32c_append(crc32c::crc32c_append(crc, line), b"\n");
         };
-        show_all(scanner, bytes, session, &self.run, |record| match record {
+        show_all(scanner, bytes, self.which(session), |record| match record {
             Record::Event(event) if self.repeats.contains(&event.offset) => {}
             Record::Event(event) => add(&self.mended(event.line)),
             Record::Damage(damage) if self.restores(&damage) => match restored(bytes, &damage) {
@@ -142,14 +148,14 @@ impl Cure {
         session: &SessionId,
         new: &mut NewJournal<'_>,
     ) -> Result<(), StorageError> {
-        let shape = LineShape::new(session, &self.run);
+        let which = self.which(session);
         let mut lines = Lines::new(old);
         while let Some((offset, line)) = lines.next()? {
             match line {
                 Line::Part(_) if self.codes.contains(&Code::LineTooLong) => {}
                 Line::Part(bytes) => new.write(bytes)?,
                 Line::Whole(bytes) if !self.is_suspect(offset, offset + bytes.len() as u64) => new.write(bytes)?,
-                Line::Whole(bytes) => self.rewrite_line(scanner, &shape, offset, bytes, new)?,
+                Line::Whole(bytes) => self.rewrite_line(scanner, which, offset, bytes, new)?,
             }
         }
         Ok(())
@@ -158,14 +164,14 @@ impl Cure {
     fn rewrite_line(
         &self,
         scanner: &mut Scanner,
-        shape: &LineShape,
+        which: Which<'_>,
         offset: u64,
         line: &[u8],
         new: &mut NewJournal<'_>,
     ) -> Result<(), StorageError> {
         // A line with damage of several kinds is mended for any of them.
         let (mut mended, mut is_whole, mut is_ours) = (Vec::new(), true, false);
-        judge(scanner, shape, offset, line, |record| match record {
+        judge(scanner, which, offset, line, |record| match record {
             Record::Damage(damage) => {
                 is_whole = false;
                 is_ours |= self.codes.contains(&damage.kind.into());
@@ -198,8 +204,9 @@ pub(super) enum CureFailure {
 }
 
 /// Shows what stands on one line, or behind the last line feed.
-fn judge(scanner: &mut Scanner, shape: &LineShape, offset: u64, line: &[u8], mut show: impl FnMut(Record<'_>)) {
-    scanner.begin_again(shape.clone(), offset);
+fn judge(scanner: &mut Scanner, which: Which<'_>, offset: u64, line: &[u8], mut show: impl FnMut(Record<'_>)) {
+    let mut show = |record: Record<'_>| show(record.in_journal_checked_after(which.checked_after));
+    scanner.begin_again(which.shape(), offset);
     let fed = scanner.feed(line.len(), |room| {
         room.copy_from_slice(line);
         Ok::<_, std::convert::Infallible>(line.len())

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::finding::{Code, Finding, Severity, Words};
-use super::journal::{Gap, JournalLook, Repeat, Several, look_through};
+use super::journal::{Gap, JournalLook, Repeat, Several, Which, look_through};
 use super::meter::Counted;
 use super::rewrite::Cure;
 use super::ward::{Examined, Treatment, Ward};
@@ -27,6 +27,10 @@ pub(super) struct RunLook {
 }
 
 impl RunLook {
+    pub(super) fn which<'a>(&'a self, session: &'a SessionId) -> Which<'a> {
+        Which { session, run: &self.run, checked_after: self.record.checked_after() }
+    }
+
     /// Whether its producer still counts as alive.
     pub(super) fn is_leased(&self, now_seconds: f64) -> bool {
         let RecordFound::Read { begun_at, lease_seconds: Some(lease), .. } = self.record else { return false };
@@ -51,7 +55,8 @@ impl Ward<'_> {
             return None;
         }
         let file = self.relative(self.files.layout().journal(session, &run));
-        let look = match self.read_journal(session, &run, scanner) {
+        let checked_after = record.checked_after();
+        let look = match self.read_journal(Which { session, run: &run, checked_after }, scanner) {
             Ok(Some(look)) => look,
             Ok(None) => {
                 told.findings.extend(self.vanished(session, &run, file));
@@ -73,14 +78,9 @@ impl Ward<'_> {
         Some(run)
     }
 
-    fn read_journal(
-        &self,
-        session: &SessionId,
-        run: &RunId,
-        scanner: &mut Scanner,
-    ) -> Result<Option<JournalLook>, StorageError> {
-        let Some(bytes) = self.storage.journal_bytes(session, run)? else { return Ok(None) };
-        look_through(scanner, &Counted { bytes, meter: &self.meter }, session, run).map(Some)
+    fn read_journal(&self, which: Which<'_>, scanner: &mut Scanner) -> Result<Option<JournalLook>, StorageError> {
+        let Some(bytes) = self.storage.journal_bytes(which.session, which.run)? else { return Ok(None) };
+        look_through(scanner, &Counted { bytes, meter: &self.meter }, which).map(Some)
     }
 
     /// A name without a file behind it: gone by now, or a link that leads nowhere.
@@ -122,7 +122,7 @@ impl Ward<'_> {
         told.untold.add(Severity::Warning, look.repeated - look.repeats.len() as u64);
         told.findings.append(&mut findings);
         if !self.is_live {
-            let cure = Cure::of(&run.run, look, |code| self.wants(code));
+            let cure = Cure::of(run.which(session), look, |code| self.wants(code));
             told.treatments.extend(cure.map(Treatment::Journal));
         }
     }
@@ -144,7 +144,7 @@ impl Ward<'_> {
     fn odd_places(&self, run: &RunLook) -> Vec<Place> {
         let look = &run.look;
         // Every line of a run that we began ourselves has a checksum.
-        let is_ours = matches!(run.record, RecordFound::Read { last_seq_floor: 0, .. });
+        let is_ours = matches!(run.record, RecordFound::Read { checked_after: Some(0), .. });
         let unchecked = if is_ours { look.unchecked } else { Several::default() };
         let kinds = [
             (
@@ -191,7 +191,7 @@ impl Ward<'_> {
         let kept = self.files.kept_journals(session, &run.run).unwrap_or_default();
         let mut look = |file: &PathBuf| {
             let bytes = self.files.kept_bytes(file).ok().flatten()?;
-            look_through(scanner, &*bytes, session, &run.run).ok()
+            look_through(scanner, &*bytes, run.which(session)).ok()
         };
         kept.iter().filter_map(&mut look).collect()
     }

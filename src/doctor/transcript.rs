@@ -7,7 +7,7 @@ use super::finding::{Code, Finding, Severity};
 use super::runs::RunLook;
 use super::ward::{Examined, IndexSays, NewDocument, Treatment, Ward};
 use crate::format::{encode, read_session};
-use crate::model::marker::{folded_bytes, is_interrupted, set_folded_bytes};
+use crate::model::marker::{FoldedUpTo, folded_up_to, is_interrupted, set_folded_records};
 use crate::model::{List, NotAList, RunId, Session, SessionId, Summary, ToolCard};
 use crate::recovery::{Ending, Evidence, Facts, GivenUp, Plan, Step, Watch, given_up, hope_again, look, plan};
 
@@ -131,7 +131,10 @@ impl<'w> Transcript<'w> {
         for growing in &watch.growing {
             let Some(run) = self.runs.iter().find(|run| run.run.as_str() == growing.run) else { continue };
             let is_known = wanted.contains_key(&growing.run);
-            if growing.differs_from(run.look.bytes) && self.ward.wants(Code::ArmedMarker) && !is_known {
+            if growing.noted != Some(FoldedUpTo::Records(run.look.lines))
+                && self.ward.wants(Code::ArmedMarker)
+                && !is_known
+            {
                 wanted.insert(growing.run.clone(), look(&self.ward.storage, &self.id, &growing.run));
                 grown.push(growing.run.clone());
             }
@@ -150,23 +153,26 @@ impl<'w> Transcript<'w> {
         told.tell(finding.says(message, "bring it in above its marker, as the next full read would"));
     }
 
-    /// Markers that note more of a journal than it holds: cut since, it would not be looked at if it grew by as much.
+    /// Markers that note more of a journal than it holds: cut since, it would not be looked at if it grew by as much. Notes
+    /// of earlier versions are looked behind in any case.
     fn check_lengths(&mut self, told: &mut Examined) {
         for at in self.after.messages_with("\"interrupted\"") {
             let mut row = self.after.message(at).unwrap_or_default();
-            let noted = row.run().zip(folded_bytes(&row)).filter(|_| is_interrupted(&row));
-            let Some((name, noted)) = noted.map(|(name, noted)| (name.into_owned(), noted)) else { continue };
-            let run = self.runs.iter().find(|run| run.run.as_str() == name && run.look.bytes < noted);
+            let noted = row.run().zip(folded_up_to(&row)).filter(|_| is_interrupted(&row));
+            let Some((name, FoldedUpTo::Records(noted))) = noted.map(|(name, noted)| (name.into_owned(), noted)) else {
+                continue;
+            };
+            let run = self.runs.iter().find(|run| run.run.as_str() == name && run.look.lines < noted);
             let Some(run) = run else { continue };
             let message =
-                format!("this journal was longer when its answer was brought into the transcript ({noted} bytes)");
+                format!("this journal was longer when its answer was brought into the transcript ({noted} lines)");
             let finding =
                 Finding::new(Code::UnsealedDeadRun, Severity::Info, run.file.clone()).of_run(&self.id, &run.run);
             told.tell(finding.says(message, "note its length in the transcript, so that what it gets is seen"));
-            set_folded_bytes(&mut row, Some(run.look.bytes));
+            set_folded_records(&mut row, Some(run.look.lines));
             // Whatever else is to be treated: a journal may just have been cut.
             if !self.ward.is_live && self.after.replace_message(at, &row).is_ok() {
-                self.did(Code::UnsealedDeadRun, format!("run {name}: its marker notes {} bytes", run.look.bytes));
+                self.did(Code::UnsealedDeadRun, format!("run {name}: its marker notes {} lines", run.look.lines));
             }
         }
     }

@@ -104,12 +104,11 @@ impl<'a> EventRef<'a> {
     }
 
     /// Whether it should carry a checksum and does not: after the event of this number each line of ours does, and this one
-    /// begins like ours, or ends in what is left of a checksum. A line of another shape is another program's.
+    /// has our ids and begins like ours, or ends in what is left of a checksum. Any other line is another program's.
     pub fn lacks_checksum(&self, checked_after: Option<u64>) -> bool {
         let is_later = |after| self.seq.is_none_or(|seq| seq > after);
-        !self.checked
-            && checked_after.is_some_and(is_later)
-            && (self.line.starts_with(OUR_START) || looks_checked(self.line))
+        let is_like_ours = || self.ids == Ids::Own && self.line.starts_with(OUR_START);
+        !self.checked && checked_after.is_some_and(is_later) && (is_like_ours() || looks_checked(self.line))
     }
 
     /// The damage that it is then.

@@ -123,11 +123,12 @@ impl ApiError {
 fn status_of(code: &str) -> StatusCode {
     match code {
         "not_found" => StatusCode::NOT_FOUND,
+        "too_large" => StatusCode::PAYLOAD_TOO_LARGE,
         "invalid_argument" => StatusCode::BAD_REQUEST,
         "exists" | "run_in_progress" | "refused" | "sealed" | "conflict" | "deleted" | "fenced" | "wrong_shape" => {
             StatusCode::CONFLICT
         }
-        "busy" | "read_only" | "stopped" => StatusCode::SERVICE_UNAVAILABLE,
+        "busy" | "read_only" | "stopped" | "too_many_open_files" | "withheld" => StatusCode::SERVICE_UNAVAILABLE,
         "no_space" => StatusCode::INSUFFICIENT_STORAGE,
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     }
@@ -137,10 +138,25 @@ fn status_of(code: &str) -> StatusCode {
 fn said_of(code: &str, cause: &StorageError) -> String {
     match code {
         "no_space" => "the server's disk is full: nothing was lost, try again when there is room".to_owned(),
-        "stopped" => "the store writes nothing since a sync failed: restart the server, which recovers".to_owned(),
+        "stopped" => stopped_because(cause).to_owned(),
         "read_only" | "busy" => "the server may only read at the moment: try again later".to_owned(),
-        _ if cause.is_no_descriptor() => "the server has too many files open: try again in a moment".to_owned(),
+        "too_many_open_files" => "the server has too many files open: try again in a moment".to_owned(),
+        "withheld" => {
+            "the server cannot write this run's journal: its operator finds the reason in /v1/check".to_owned()
+        }
         _ => "the server's disk failed: its log says why, under this answer's x-request-id".to_owned(),
+    }
+}
+
+fn stopped_because(cause: &StorageError) -> &'static str {
+    match cause {
+        StorageError::Stopped { source } if matches!(**source, StorageError::LockLost { .. }) => {
+            "the store writes nothing since its lock was lost: end the other process that writes there, then restart the server"
+        }
+        StorageError::Stopped { source } if matches!(**source, StorageError::Panicked { .. }) => {
+            "the store writes nothing since a commit panicked: restart the server, which recovers"
+        }
+        _ => "the store writes nothing since a sync failed: restart the server, which recovers",
     }
 }
 

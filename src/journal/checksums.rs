@@ -27,11 +27,9 @@ impl ChecksumRule {
 
     /// The record, or the damage that it is.
     pub(super) fn judged<'a>(&self, record: Record<'a>) -> Record<'a> {
-        match record {
-            Record::Event(event) if !event.checked && event.lacks_checksum(self.checked_after()) => {
-                Record::Damage(event.as_damage())
-            }
-            record => record,
+        match &record {
+            Record::Event(event) if !event.checked => record.in_journal_checked_after(self.checked_after()),
+            _ => record,
         }
     }
 

@@ -16,7 +16,7 @@ mod writer;
 pub use event::JournalEvent;
 pub use open_file_budget::OpenFileBudget;
 pub(crate) use progress::{Attached, Bell};
-pub use reader::{Found, JournalReader, ReadOptions, RunEvents, RunReader, read_events};
+pub use reader::{Found, JournalReader, ReadOptions, RunEvents, RunReader, count_lines, read_events};
 pub use replay::{Replay, ReplayLimits, ReplayStatus, replay_session, runs_as_begun};
 pub use summary::{RunEnd, RunSummary, TerminalEvent, summarize};
 pub use writer::{AppendError, Appended, RunJournal};

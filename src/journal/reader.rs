@@ -6,7 +6,7 @@ use super::checksums::ChecksumRule;
 use super::event::JournalEvent;
 use super::seek::place_before;
 use crate::format::{Damage, LineShape, Record, Scanner};
-use crate::limits::READ_CHUNK_BYTES;
+use crate::limits::{FOLLOW_CHUNK_BYTES, READ_CHUNK_BYTES};
 use crate::model::{RunId, SeenSeqs, SessionId};
 use crate::storage::{JournalBytes, Storage, StorageError};
 
@@ -20,6 +20,8 @@ pub struct JournalReader {
     chunk_bytes: usize,
     /// Whether what stands behind the last line feed was judged. What is written to it since is nobody's line.
     is_at_end: bool,
+    /// Line feeds among what [`JournalReader::show_all`] has read.
+    line_feeds: u64,
 }
 
 impl JournalReader {
@@ -38,7 +40,14 @@ impl JournalReader {
         let bytes = storage.journal_bytes(session, run)?;
         let scanner = Scanner::new(LineShape::new(session, run), offset);
         let rule = ChecksumRule::new(storage, session, run);
-        Ok(bytes.map(|bytes| JournalReader { bytes, scanner, rule, chunk_bytes: READ_CHUNK_BYTES, is_at_end: false }))
+        Ok(bytes.map(|bytes| JournalReader {
+            bytes,
+            scanner,
+            rule,
+            chunk_bytes: READ_CHUNK_BYTES,
+            is_at_end: false,
+            line_feeds: 0,
+        }))
     }
 
     /// The same reader, asking for so many bytes in one read: what it keeps in memory.
@@ -117,8 +126,13 @@ impl JournalReader {
     pub fn show_all(&mut self, mut show: impl FnMut(Record<'_>)) -> Result<(), StorageError> {
         loop {
             self.scanner.show_whole(|record| show(self.rule.judged(record)));
-            let (offset, bytes) = (self.scanner.fed_to(), &self.bytes);
-            if self.scanner.feed(self.chunk_bytes, |room| bytes.read_at(room, offset))? == 0 {
+            let (offset, bytes, line_feeds) = (self.scanner.fed_to(), &self.bytes, &mut self.line_feeds);
+            let fed = self.scanner.feed(self.chunk_bytes, |room| {
+                let filled = bytes.read_at(room, offset)?;
+                *line_feeds += count_line_feeds(&room[..filled]);
+                Ok::<_, StorageError>(filled)
+            })?;
+            if fed == 0 {
                 break;
             }
         }
@@ -131,6 +145,30 @@ impl JournalReader {
     /// How far the journal was read.
     pub fn read_to(&self) -> u64 {
         self.scanner.fed_to()
+    }
+
+    /// How many whole lines [`JournalReader::show_all`] has read.
+    pub fn whole_lines(&self) -> u64 {
+        self.line_feeds
+    }
+}
+
+fn count_line_feeds(bytes: &[u8]) -> u64 {
+    memchr::memchr_iter(b'\n', bytes).count() as u64
+}
+
+/// How many whole lines a run's journal has; nothing if it has none. Reads it, and takes nothing apart.
+pub fn count_lines(storage: &Arc<dyn Storage>, session: &SessionId, run: &RunId) -> Result<Option<u64>, StorageError> {
+    let Some(bytes) = storage.journal_bytes(session, run)? else { return Ok(None) };
+    let (mut chunk, mut offset, mut lines) = (vec![0; FOLLOW_CHUNK_BYTES], 0, 0);
+    loop {
+        match bytes.read_at(&mut chunk, offset)? {
+            0 => return Ok(Some(lines)),
+            len => {
+                lines += count_line_feeds(&chunk[..len]);
+                offset += len as u64;
+            }
+        }
     }
 }
 

@@ -1,10 +1,10 @@
 //! Appending: a number, a line, a write. Whoever comes while another is writing has its events written with the next
 //! write, together with everybody else's who waits.
 
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::open_file_budget::OpenFileBudget;
 use super::progress::{Attached, Bell, Progress};
@@ -78,12 +78,29 @@ pub struct RunJournal {
     waiting: Mutex<Vec<Arc<Request>>>,
     waiting_count: AtomicUsize,
     progress: Arc<Progress>,
+    /// Where the end of the run begins while it is not shown.
+    hidden_end: AtomicU64,
     /// When it was last appended to. Nobody who asks need know exactly.
     last_used_micros: AtomicI64,
     open_files: Arc<OpenFileBudget>,
     /// Only whoever holds the pen counts.
     tally: Tally,
     own: Weak<RunJournal>,
+}
+
+/// A journal whose appenders wait.
+#[derive(Debug)]
+pub(crate) struct HeldJournal<'j> {
+    progress: &'j Progress,
+    pen: MutexGuard<'j, Pen>,
+}
+
+impl HeldJournal<'_> {
+    /// Lets them go on, to be refused.
+    pub(crate) fn fence(mut self, why: &'static str) {
+        self.pen.writer.fence(why);
+        self.progress.end();
+    }
 }
 
 /// Where the next line goes. Whoever holds it writes.
@@ -126,6 +143,9 @@ impl Position {
         self
     }
 }
+
+/// The place of an end that is not hidden.
+const SHOWN: u64 = u64::MAX;
 
 /// Events whose appender waits for the pen.
 #[derive(Debug)]
@@ -174,6 +194,7 @@ impl RunJournal {
             waiting: Mutex::new(Vec::new()),
             waiting_count: AtomicUsize::new(0),
             progress: Arc::new(progress),
+            hidden_end: AtomicU64::new(SHOWN),
             last_used_micros: AtomicI64::new(0),
             open_files,
             tally: meter.tally(),
@@ -221,6 +242,7 @@ impl RunJournal {
     pub(crate) fn show_end(&self) {
         let pen = self.pen.lock();
         self.progress.publish(pen.extent);
+        self.hidden_end.store(SHOWN, Ordering::Release);
         match pen.position.seal {
             Seal::Open => {}
             Seal::Done => self.progress.tell_end(),
@@ -252,9 +274,18 @@ impl RunJournal {
 
     /// Takes no more, because the session is gone.
     pub(crate) fn fence(&self, why: &'static str) {
-        let mut pen = self.pen.lock();
-        pen.writer.fence(why);
-        self.progress.end();
+        self.hold().fence(why);
+    }
+
+    /// Keeps all appenders waiting for as long as this value lives.
+    pub(crate) fn hold(&self) -> HeldJournal<'_> {
+        HeldJournal { progress: &self.progress, pen: self.pen.lock() }
+    }
+
+    /// Where the end of its run begins, if followers are not shown it: it is not written or not durable yet, or the answer is
+    /// not saved.
+    pub(crate) fn hidden_end(&self) -> Option<u64> {
+        Some(self.hidden_end.load(Ordering::Acquire)).filter(|place| *place != SHOWN)
     }
 
     /// Whether it is sealed, without waiting for whoever appends: then it is not, as far as anybody knows.
@@ -377,6 +408,10 @@ impl RunJournal {
             self.open_files.take_place(&self.own);
         }
         let before = pen.position.last_seq;
+        if pen.planned.seal != pen.position.seal {
+            // Before a byte of it can be read.
+            self.hidden_end.fetch_min(pen.extent, Ordering::AcqRel);
+        }
         let written = pen.write(durability);
         self.tally.wrote(written.last_seq - before, written.bytes as u64);
         if written.outcome.as_ref().map_or(true, Ticket::has_failed) {
@@ -400,6 +435,9 @@ impl RunJournal {
     /// Whole lines that got through before a failure are shown, unless they should be durable.
     #[cold]
     fn note_failure(&self, pen: &Pen, durability: Durability) {
+        if pen.position.seal == Seal::Open {
+            self.hidden_end.store(SHOWN, Ordering::Release);
+        }
         if durability == Durability::Buffered && pen.position.seal == Seal::Open {
             self.progress.publish_in_turn(pen.extent);
         }

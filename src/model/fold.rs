@@ -2,6 +2,7 @@
 //!
 //! Pure: events in, rows and tool cards out. Where they go, and which of them are there already, others decide.
 
+use super::fold_limit::{Budget, FoldLimit};
 use super::json::{Fields, Object, TextBuffer, needs_escape, quoted};
 use super::row::Row;
 use super::seqs::SeenSeqs;
@@ -49,6 +50,8 @@ pub struct FoldedRow {
     pub timestamp: Option<i64>,
     /// The number of its first event: what the row is known by when the journal is folded again.
     pub first_seq: Option<u64>,
+    /// The first event that did not fit into the session, if this is the last row for which there was room.
+    pub truncated_from: Option<u64>,
 }
 
 /// A tool card and the folded row that it belongs to.
@@ -126,8 +129,27 @@ impl FoldedRow {
         if !self.reasoning.is_empty() {
             row.fields_mut().set_text("reasoning", &self.reasoning);
         }
+        self.note_truncation(provenance.run(), &mut row);
         row
     }
+
+    /// Notes in the row from which event on the answer is only in the journal.
+    pub fn note_truncation(&self, run: &str, row: &mut Row) {
+        if let Some(from_seq) = self.truncated_from {
+            let (run, key) = (quoted(run), TRUNCATED);
+            row.fields_mut().set(key, format!("{{\"run_id\":{run},\"from_seq\":{from_seq}}}"));
+        }
+    }
+}
+
+/// The key of a row that says from which event on the answer did not fit into the session.
+pub const TRUNCATED: &str = "_truncated";
+
+/// From which event on a row says that the answer of this run did not fit.
+pub fn truncated_from(row: &Row, run: &str) -> Option<u64> {
+    let noted = Object::parse(row.fields().get(TRUNCATED)?)?;
+    noted.text("run_id").filter(|noted| noted == run)?;
+    noted.get("from_seq")?.parse().ok()
 }
 
 impl FoldedCard {
@@ -175,12 +197,21 @@ pub struct Folder {
     anchor: Option<usize>,
     /// The cards whose tools have not answered yet.
     open: Vec<usize>,
+    budget: Budget,
 }
 
 impl Folder {
+    /// A reducer that takes no more than fits.
+    pub fn within(limit: FoldLimit) -> Self {
+        Folder { budget: Budget::new(limit), ..Folder::default() }
+    }
+
     /// Takes the next event. An event whose number was there already is the same event and does not count again.
     pub fn push(&mut self, event: &FoldEvent<'_>) {
         if !event.is_foreign && event.seq.is_some_and(|seq| !self.seen.insert(seq)) {
+            return;
+        }
+        if !self.budget.admits(event) {
             return;
         }
         match event.name {
@@ -198,6 +229,12 @@ impl Folder {
     /// The rows and cards of everything pushed.
     pub fn finish(mut self) -> Folded {
         self.flush();
+        if let Some(from) = self.budget.cut_from() {
+            if self.folded.rows.is_empty() {
+                self.add_row(String::new(), String::new(), First::default());
+            }
+            self.folded.rows.iter_mut().last().into_iter().for_each(|row| row.truncated_from = Some(from));
+        }
         self.folded
     }
 
@@ -277,7 +314,8 @@ impl Folder {
     fn add_row(&mut self, content: String, reasoning: String, first: First) -> usize {
         let index = self.folded.rows.len();
         let timestamp = first.at.map(|at| at as i64);
-        self.folded.rows.push(FoldedRow { content, reasoning, timestamp, first_seq: first.seq });
+        let first_seq = first.seq;
+        self.folded.rows.push(FoldedRow { content, reasoning, timestamp, first_seq, truncated_from: None });
         self.anchor = Some(index);
         index
     }

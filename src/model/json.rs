@@ -41,7 +41,7 @@ pub(super) fn needs_escape(text: &str) -> bool {
 }
 
 /// `text` as a JSON string literal.
-pub(super) fn quoted(text: &str) -> Box<str> {
+pub(crate) fn quoted(text: &str) -> Box<str> {
     let mut out = String::with_capacity(text.len() + 2);
     quote(text, &mut out);
     out.into()

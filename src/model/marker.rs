@@ -29,7 +29,10 @@ const ARMED: &str = "_pending_journal_recovery";
 const RETRY_RUN: &str = "_journal_retry_stream_id";
 const RETRY_ATTEMPTS: &str = "_journal_retry_attempts";
 const RETRY_FIRST_SEEN: &str = "_journal_retry_first_seen_ts";
-/// How many bytes of an unsealed journal are in the rows above the marker. Gone once nothing more can come.
+/// How many whole records of an unsealed journal were folded into the rows above the marker. Gone once nothing more can
+/// come.
+const FOLDED_RECORDS: &str = "_recovered_records";
+/// The same in bytes, a torn tail included, as earlier versions noted it.
 const FOLDED_BYTES: &str = "_recovered_bytes";
 const RUN: &str = "_run_id";
 
@@ -214,17 +217,29 @@ pub fn settle(marker: &mut Row, finding: &Finding, run: &str) {
     }
 }
 
-/// Notes how much of an unsealed journal stands above a marker, or that nothing more can come.
-pub fn set_folded_bytes(marker: &mut Row, bytes: Option<u64>) {
-    match bytes {
-        Some(bytes) => marker.fields_mut().set(FOLDED_BYTES, bytes.to_string()),
-        None => marker.fields_mut().remove(FOLDED_BYTES),
+/// How much of its run's journal was folded above a marker whose run may still grow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FoldedUpTo {
+    /// So many whole records.
+    Records(u64),
+    /// So many bytes, of which some may have been a torn tail.
+    Bytes(u64),
+}
+
+/// Notes how many whole records of an unsealed journal stand above a marker, or that nothing more can come.
+pub fn set_folded_records(marker: &mut Row, records: Option<u64>) {
+    let fields = marker.fields_mut();
+    fields.remove(FOLDED_BYTES);
+    match records {
+        Some(records) => fields.set(FOLDED_RECORDS, records.to_string()),
+        None => fields.remove(FOLDED_RECORDS),
     }
 }
 
 /// How much of its run's journal stands above a marker whose run may still grow.
-pub fn folded_bytes(marker: &Row) -> Option<u64> {
-    marker.fields().get(FOLDED_BYTES)?.parse().ok()
+pub fn folded_up_to(marker: &Row) -> Option<FoldedUpTo> {
+    let number = |key| marker.fields().get(key).and_then(|noted| noted.parse().ok());
+    number(FOLDED_RECORDS).map(FoldedUpTo::Records).or_else(|| number(FOLDED_BYTES).map(FoldedUpTo::Bytes))
 }
 
 #[cfg(test)]

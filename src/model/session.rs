@@ -29,6 +29,9 @@ impl Revision {
     }
 }
 
+/// Bytes that a document has around a key or a row: quotes, a comma, a line break and its indentation.
+const PIECE_FRAME_BYTES: usize = 8;
+
 /// A piece of JSON text: a place in the session's text, or text of its own.
 #[derive(Debug, Clone)]
 pub(crate) enum Piece {
@@ -450,6 +453,21 @@ impl Session {
             Slot::Items(items) => items.capacity() * size_of::<Piece>(),
         };
         self.source.capacity() + self.entries.iter().map(|entry| size_of::<Entry>() + of(&entry.slot)).sum::<usize>()
+    }
+
+    /// Bytes of all its JSON: what its document has, but for line breaks and blanks.
+    pub(crate) fn json_bytes(&self) -> u64 {
+        let len = |piece: &Piece| piece.text(&self.source).len() + PIECE_FRAME_BYTES;
+        let of = |slot: &Slot| match slot {
+            Slot::Value(value) => len(value),
+            Slot::Items(items) => items.iter().map(len).sum(),
+        };
+        self.entries.iter().map(|entry| len(&entry.key) + of(&entry.slot)).sum::<usize>() as u64
+    }
+
+    /// Bytes of these rows.
+    pub(crate) fn message_bytes(&self, rows: &[usize]) -> u64 {
+        rows.iter().filter_map(|at| self.item(List::Messages, *at)).map(|row| row.len() as u64).sum()
     }
 
     /// The top-level key under which something was set that is not JSON. What was read is JSON.

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use crate::format::{DamageKind, EventRef, Record};
 use crate::journal::{JournalReader, RunEnd};
-use crate::model::fold::{ATTEMPT_EVENT, Folded, Folder, Provenance};
+use crate::model::fold::{ATTEMPT_EVENT, Folded, Folder, Provenance, truncated_from};
 use crate::model::{
-    AGENT_SESSION_EVENT, AgentSession, Object, Row, RunId, SessionId, TerminalState, is_truthy, text_of, trim,
+    AGENT_SESSION_EVENT, AgentSession, FoldLimit, List, Object, Row, RunId, Session, SessionId, TerminalState,
+    is_truthy, quoted, text_of, trim,
 };
 use crate::storage::{Storage, StorageError};
 
@@ -23,6 +24,8 @@ pub enum JournalState {
     Unsealed {
         /// How far it was read.
         bytes: u64,
+        /// How many whole records that are, a line each. A torn tail is none.
+        records: u64,
     },
     /// All that there will ever be.
     Sealed {
@@ -86,10 +89,10 @@ impl Evidence {
         Evidence { journal, folded, ending, failure: None, is_ours: false, error_row: None, agent: None, damaged: 0 }
     }
 
-    /// How much of the journal was read, if more may come.
-    pub(super) fn unsealed_bytes(&self) -> Option<u64> {
+    /// How many whole records of the journal were read, if more may come.
+    pub(super) fn unsealed_records(&self) -> Option<u64> {
         match self.journal {
-            JournalState::Unsealed { bytes } => Some(bytes),
+            JournalState::Unsealed { records, .. } => Some(records),
             JournalState::Arriving => Some(0),
             _ => None,
         }
@@ -112,23 +115,47 @@ impl Evidence {
 
 /// Looks at a run's journal, whatever its id looks like. One that cannot be read must not take the session with it.
 pub fn look(storage: &Arc<dyn Storage>, session: &SessionId, run: &str) -> Evidence {
+    look_within(storage, session, run, FoldLimit::NONE)
+}
+
+/// The same, and folds no more than fits into the session.
+pub fn look_within(storage: &Arc<dyn Storage>, session: &SessionId, run: &str, limit: FoldLimit) -> Evidence {
     match RunId::parse(run) {
         Err(_) => Evidence::none(JournalState::Unnameable),
-        Ok(id) => read(storage, session, &id).unwrap_or_else(|_| Evidence::none(JournalState::Unreadable)),
+        Ok(id) => read(storage, session, &id, limit).unwrap_or_else(|_| Evidence::none(JournalState::Unreadable)),
     }
 }
 
-/// Reads a run's journal to its end.
-pub fn read(storage: &Arc<dyn Storage>, session: &SessionId, run: &RunId) -> Result<Evidence, StorageError> {
+/// Reads a run's journal to its end, and folds no more than fits into the session.
+pub fn read(
+    storage: &Arc<dyn Storage>,
+    session: &SessionId,
+    run: &RunId,
+    limit: FoldLimit,
+) -> Result<Evidence, StorageError> {
     let Some(mut reader) = JournalReader::open(storage, session, run)? else {
         return Ok(Evidence::none(JournalState::Arriving));
     };
-    let mut read = Reading::default();
+    let mut read = Reading { folder: Folder::within(limit), ..Reading::default() };
     reader.show_all(|record| match record {
         Record::Event(event) => read.add(&event),
         Record::Damage(damage) => read.damaged += u64::from(damage.kind != DamageKind::TornTail),
     })?;
-    Ok(read.finish(session, run.as_str(), reader.read_to()))
+    Ok(read.finish(session, run.as_str(), reader.read_to(), reader.whole_lines()))
+}
+
+/// Part of a document that is left for markers, metadata and an error row when an answer is folded into it.
+const RESERVED_PART: u64 = 64;
+
+/// How much of a run's answer fits into its session, whose document may have this many bytes. Rows of the run that stand
+/// there already are counted as its own. A session that notes what the model was shown holds each row twice.
+pub fn fold_limit(session: &Session, run: &str, document_bytes_max: u64) -> FoldLimit {
+    let own = session.messages_with(&quoted(run));
+    let before_seq = own.iter().filter_map(|at| truncated_from(&session.message(*at)?, run)).min();
+    let copies = if session.is_empty(List::ContextMessages) { 1 } else { 2 };
+    let taken = session.json_bytes().saturating_sub(copies * session.message_bytes(&own));
+    let room = (document_bytes_max - document_bytes_max / RESERVED_PART).saturating_sub(taken);
+    FoldLimit { bytes: room / copies, before_seq }
 }
 
 /// A journal as far as it was read.
@@ -158,11 +185,11 @@ impl Reading {
         }
     }
 
-    fn finish(self, session: &SessionId, run: &str, bytes: u64) -> Evidence {
+    fn finish(self, session: &SessionId, run: &str, bytes: u64, records: u64) -> Evidence {
         let journal = match (self.end.seal.is_sealed(), bytes) {
             (true, bytes) => JournalState::Sealed { bytes },
             (false, 0) => JournalState::Arriving,
-            (false, bytes) => JournalState::Unsealed { bytes },
+            (false, bytes) => JournalState::Unsealed { bytes, records },
         };
         let folded = self.folder.finish();
         let Some(terminal) = self.end.terminal.filter(|terminal| terminal.is_own) else {

@@ -168,6 +168,6 @@ fn place_of(session: &Session, run: &str, began: f64) -> Turn {
 
 fn open_marker(evidence: &Evidence, run: &str, now: Timestamp) -> Row {
     let mut row = interrupted_marker(&finding_of(evidence), "process_restart", run, now.whole_seconds());
-    marker::set_folded_bytes(&mut row, evidence.unsealed_bytes());
+    marker::set_folded_records(&mut row, evidence.unsealed_records());
     row
 }

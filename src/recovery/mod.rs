@@ -16,7 +16,7 @@ mod retry;
 mod turn;
 mod watch;
 
-pub use self::evidence::{Ending, Evidence, Failure, JournalState, look, read};
+pub use self::evidence::{Ending, Evidence, Failure, JournalState, fold_limit, look, look_within, read};
 pub use self::given_up::{GivenUp, Said, add_answer, given_up, hope_again};
 pub use self::pending::{fold_ended, keep_unanswered};
 pub use self::plan::{Facts, Plan, RecoveryOptions, Step, plan};

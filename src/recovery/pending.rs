@@ -117,7 +117,7 @@ fn mark_turn(session: &mut Session, answer: &Answer<'_>, cause: &str, merged: Me
     if is_open {
         marker::arm(&mut row, run, 0, now);
     } else {
-        marker::set_folded_bytes(&mut row, evidence.unsealed_bytes());
+        marker::set_folded_records(&mut row, evidence.unsealed_records());
     }
     session.push_message(&row)?;
     Ok(if is_open { Step::Armed } else { Step::Recovered { rows: merged.added } })

@@ -77,7 +77,7 @@ fn retry_marker(
 fn give_up(session: &mut Session, at: usize, mut row: Row, answer: Option<&Answer<'_>>) -> Result<Step, NotAList> {
     let finding = answer.map_or(Finding::Lost, |answer| lost(answer.evidence));
     marker::settle(&mut row, &finding, answer.map_or("", |answer| answer.run));
-    marker::set_folded_bytes(&mut row, answer.and_then(|answer| answer.evidence.unsealed_bytes()));
+    marker::set_folded_records(&mut row, answer.and_then(|answer| answer.evidence.unsealed_records()));
     session.replace_message(at, &row)?;
     Ok(Step::GaveUp)
 }
@@ -105,7 +105,7 @@ fn grow(session: &mut Session, at: usize, answer: &Answer<'_>) -> Result<Option<
     let before = session.message(at).unwrap_or_default();
     let mut grown = session.clone();
     let merged = merge_above(&mut grown, at, answer)?;
-    let was_open = marker::folded_bytes(&before).is_some();
+    let was_open = marker::folded_up_to(&before).is_some();
     let is_sealed = matches!(answer.evidence.journal, JournalState::Sealed { .. });
     if merged == Merged::default() && !(was_open && is_sealed) {
         return Ok(None);
@@ -140,7 +140,7 @@ fn close_marker(session: &mut Session, at: usize, answer: &Answer<'_>) -> Result
     }
     let mut row = session.message(at).unwrap_or_default();
     marker::settle(&mut row, &finding_of(evidence), run);
-    marker::set_folded_bytes(&mut row, evidence.unsealed_bytes());
+    marker::set_folded_records(&mut row, evidence.unsealed_records());
     session.replace_message(at, &row)
 }
 
@@ -161,7 +161,7 @@ pub fn fold_late(
 /// Whether a marker waits for more of a run. One that has said its last word does not.
 pub(super) fn is_marker_of(row: &Row, run: &str) -> bool {
     let is_armed = Retry::of(row).is_some_and(|retry| retry.run == run);
-    let may_grow = marker::is_interrupted(row) && marker::folded_bytes(row).is_some();
+    let may_grow = marker::is_interrupted(row) && marker::folded_up_to(row).is_some();
     is_armed || (may_grow && row.run().as_deref() == Some(run))
 }
 

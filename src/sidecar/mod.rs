@@ -38,6 +38,18 @@ pub enum SidecarError {
         /// The session.
         session: SessionId,
     },
+    /// The document would be larger than any that is loaded. Nothing was written.
+    #[error(
+        "session {session} cannot be saved: it would have {bytes} bytes, and at most {max} are allowed here: begin another session"
+    )]
+    TooLarge {
+        /// The session.
+        session: SessionId,
+        /// The bytes of its document.
+        bytes: u64,
+        /// The bound.
+        max: u64,
+    },
     /// A value that was set is not JSON. Nothing was written.
     #[error("session {session} cannot be saved: what was set for `{key}` is not JSON")]
     NotJson {
@@ -127,6 +139,18 @@ pub fn save(
     now: Timestamp,
     entropy: &dyn Entropy,
 ) -> Result<Session, SidecarError> {
+    save_within(SIDECAR_BYTES_MAX, storage, session, options, now, entropy)
+}
+
+/// The same for a document of at most this many bytes.
+pub fn save_within(
+    bytes_max: u64,
+    storage: &Arc<dyn Storage>,
+    session: &Session,
+    options: SaveOptions,
+    now: Timestamp,
+    entropy: &dyn Entropy,
+) -> Result<Session, SidecarError> {
     let id = session.id();
     let (from, to) = (session.base().map_or(0, |base| base.messages), session.len(List::Messages));
     if to < from && options.intent == SaveIntent::Keep {
@@ -149,7 +173,7 @@ pub fn save(
     }
     let put =
         Put { expected: expected(storage, &session, options.intent)?, keep_replaced: to < from || is_replace(options) };
-    store(storage, &session, &put)
+    store(storage, &session, &put, bytes_max.min(SIDECAR_BYTES_MAX))
 }
 
 fn is_stored(storage: &Arc<dyn Storage>, session: &Session, options: SaveOptions) -> Result<bool, SidecarError> {
@@ -169,9 +193,13 @@ fn expected(storage: &Arc<dyn Storage>, session: &Session, intent: SaveIntent) -
     Ok(known.map_or(Expected::Absent, Expected::Revision))
 }
 
-fn store(storage: &Arc<dyn Storage>, session: &Session, put: &Put) -> Result<Session, SidecarError> {
+fn store(storage: &Arc<dyn Storage>, session: &Session, put: &Put, max: u64) -> Result<Session, SidecarError> {
     let id = session.id();
     let encoded = encode(session);
+    let bytes = encoded.bytes().len() as u64;
+    if bytes > max {
+        return Err(SidecarError::TooLarge { session: id.clone(), bytes, max });
+    }
     match storage.put_document(id, encoded.bytes(), put)? {
         PutOutcome::Conflict { .. } => Err(SidecarError::Conflict { session: id.clone() }),
         PutOutcome::Deleted => Err(SidecarError::Deleted { session: id.clone() }),

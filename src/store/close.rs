@@ -1,5 +1,7 @@
 //! A run whose producer is gone is closed for those who wait for it, and only for them: reading never writes a journal.
 
+use std::sync::Arc;
+
 use super::gates::Gate;
 use super::{Shared, StoreError};
 use crate::model::{Event, RunId, SessionId};
@@ -22,9 +24,15 @@ impl Shared {
     /// Ends a run of ours if it is dead and holds anything. A journal that is missing, empty, or another program's is
     /// left alone: it may still arrive.
     ///
-    /// A crash behind the append leaves a sealed journal, which the next full read folds.
+    /// A crash after the append leaves a sealed journal, which the next full read folds.
     pub(super) fn close_if_dead(&self, session: &SessionId, run: &RunId) -> Result<Closing, StoreError> {
         let gate = self.gates.of(session);
+        if self.storage.can_write()
+            && gate.open_run(run).is_some_and(|journal| journal.hidden_end().is_some() && journal.is_surely_sealed())
+        {
+            self.try_to_save_end(&gate, session, run)?;
+            return Ok(Closing::Waiting);
+        }
         if !self.storage.can_write() || !self.is_gone(&gate, session, run)? {
             return Ok(Closing::Waiting);
         }
@@ -32,6 +40,15 @@ impl Shared {
         match self.is_gone(&gate, session, run)? {
             true => self.close(&gate, session, run),
             false => Ok(Closing::Waiting),
+        }
+    }
+
+    /// Saves an answer whose end was written when there was no room for it, if there is by now.
+    fn try_to_save_end(&self, gate: &Gate, session: &SessionId, run: &RunId) -> Result<(), StoreError> {
+        let Some(_alone) = gate.document.try_lock().filter(|_| gate.may_try_to_save()) else { return Ok(()) };
+        match self.save_end(gate, session, run) {
+            Err(error) if error.code() == "no_space" => Ok(()),
+            saved => saved.map(drop),
         }
     }
 
@@ -70,7 +87,7 @@ impl Shared {
         Ok(!is_awaited || self.is_dead(&gate, &read.session))
     }
 
-    fn close(&self, gate: &Gate, session: &SessionId, run: &RunId) -> Result<Closing, StoreError> {
+    fn close(&self, gate: &Arc<Gate>, session: &SessionId, run: &RunId) -> Result<Closing, StoreError> {
         let journal = match self.open_journal(gate, session, run) {
             Err(StoreError::Storage(StorageError::Fenced { .. })) => return Ok(Closing::Over),
             opened => opened?,
@@ -78,14 +95,21 @@ impl Shared {
         if journal.seal() != Seal::Open {
             return Ok(Closing::Waiting);
         }
-        journal.append(&[Event::error("interrupted", GONE)], Durability::Durable)?.ticket.wait()?;
-        self.meter().dead_runs_closed.add(1);
-        gate.end_lease(run);
-        let resolved = self.resolve_alone(gate, session);
-        journal.show_end();
-        match resolved {
-            Err(StoreError::NotFound { .. }) => Ok(Closing::Sealed),
-            resolved => resolved.map(|_| Closing::Sealed),
+        let ended = journal.append(&[Event::error("interrupted", GONE)], Durability::Durable)?;
+        let saved = ended.ticket.wait().map_err(StoreError::from).and_then(|_| {
+            self.meter().dead_runs_closed.add(1);
+            gate.end_lease(run);
+            self.resolve_alone(gate, session)
+        });
+        match saved {
+            Ok(_) | Err(StoreError::NotFound { .. }) => {
+                self.show_saved_end(gate, run);
+                Ok(Closing::Sealed)
+            }
+            Err(error) => {
+                self.keep_hidden(gate, &journal);
+                Err(error)
+            }
         }
     }
 }

@@ -155,6 +155,7 @@ fn sidecar_code(error: &SidecarError) -> &'static str {
         SidecarError::Unreadable { source: Unreadable::Shape, .. } => "wrong_shape",
         SidecarError::WouldShrink { .. } => "refused",
         SidecarError::NotJson { .. } => "invalid_argument",
+        SidecarError::TooLarge { .. } => "too_large",
         SidecarError::Conflict { .. } => "conflict",
         SidecarError::Deleted { .. } => "deleted",
         SidecarError::Storage(error) => storage_code(error),
@@ -170,7 +171,9 @@ fn storage_code(error: &StorageError) -> &'static str {
         StorageError::NoDirectory { .. } | StorageError::RunNotFound { .. } => "not_found",
         StorageError::RunTaken { .. } => "exists",
         StorageError::Fenced { .. } => "fenced",
+        StorageError::Withheld { .. } => "withheld",
         error if error.is_no_space() => "no_space",
+        error if error.is_no_descriptor() => "too_many_open_files",
         _ => "io_error",
     }
 }

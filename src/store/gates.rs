@@ -3,10 +3,11 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::clock::{Clock, Timestamp};
+use crate::clock::{Clock, Stopwatch, Timestamp};
 use crate::journal::RunJournal;
 use crate::model::{RunId, SessionId};
 
@@ -15,10 +16,25 @@ use crate::model::{RunId, SessionId};
 pub(super) struct Gate {
     /// Held while the session's document is read to be changed, and changed.
     pub(super) document: Mutex<()>,
-    runs: Mutex<HashMap<RunId, Weak<RunJournal>>>,
+    runs: Mutex<HashMap<RunId, Opened>>,
     vouched: Mutex<HashMap<RunId, Weak<()>>>,
     leases: Mutex<HashMap<RunId, Lease>>,
+    /// The journal of the pending turn, when it is not open here: its length when it was read, and whether it was sealed.
+    read_at: Mutex<Option<(RunId, u64, bool)>>,
+    /// When an answer was last tried to be saved for which there was no room.
+    tried_to_save: Mutex<Option<Stopwatch>>,
     clock: Arc<dyn Clock>,
+}
+
+/// How often an answer for which there was no room is tried to be saved for those who wait for it.
+const SAVE_RETRY: Duration = Duration::from_secs(1);
+
+/// A run whose journal was opened in this process.
+#[derive(Debug)]
+struct Opened {
+    journal: Weak<RunJournal>,
+    /// Whether no read of the session has looked at it since.
+    is_new: bool,
 }
 
 /// For how long a producer outside counts as alive.
@@ -52,25 +68,41 @@ impl Gate {
             runs: Mutex::default(),
             vouched: Mutex::default(),
             leases: Mutex::default(),
+            read_at: Mutex::default(),
+            tried_to_save: Mutex::default(),
             clock,
         }
     }
 
     /// The open journal of a run, if somebody holds it open.
     pub(super) fn open_run(&self, run: &RunId) -> Option<Arc<RunJournal>> {
-        self.runs.lock().get(run).and_then(Weak::upgrade)
+        self.runs.lock().get(run).and_then(|opened| opened.journal.upgrade())
     }
 
-    /// Notes that a run's journal is open, and forgets those that no longer are.
+    /// Notes that a run's journal is open.
     pub(super) fn note_run(&self, journal: &Arc<RunJournal>) {
-        let mut runs = self.runs.lock();
-        runs.retain(|_, journal| journal.strong_count() > 0);
-        runs.insert(journal.run().clone(), Arc::downgrade(journal));
+        let opened = Opened { journal: Arc::downgrade(journal), is_new: true };
+        self.runs.lock().insert(journal.run().clone(), opened);
     }
 
     /// The journals of all open runs.
     pub(super) fn open_runs(&self) -> Vec<Arc<RunJournal>> {
-        self.runs.lock().values().filter_map(Weak::upgrade).collect()
+        self.runs.lock().values().filter_map(|opened| opened.journal.upgrade()).collect()
+    }
+
+    /// The runs that this process may have appended to since their journals were last looked at, each with whether it was
+    /// opened since. Those that are closed by now need no further look.
+    pub(super) fn runs_to_look_at(&self) -> Vec<(RunId, bool)> {
+        let mut runs = self.runs.lock();
+        let take = |(run, opened): (&RunId, &mut Opened)| (run.clone(), std::mem::take(&mut opened.is_new));
+        let all = runs.iter_mut().map(take).collect();
+        runs.retain(|_, opened| opened.journal.strong_count() > 0);
+        all
+    }
+
+    /// Forgets the runs that are closed: the session has no marker that would call for a look at them.
+    pub(super) fn forget_closed_runs(&self) {
+        self.runs.lock().retain(|_, opened| opened.journal.strong_count() > 0);
     }
 
     pub(super) fn keep_alive(self: &Arc<Self>, run: &RunId) -> KeptAlive {
@@ -94,6 +126,29 @@ impl Gate {
         let appended = self.open_run(run).map_or(0, |journal| journal.last_used_micros());
         lease.renewed_at = lease.renewed_at.max(Timestamp::from_micros(appended));
         Some(lease)
+    }
+
+    /// Whether it is time to try again to save an answer for which there was no room.
+    pub(super) fn may_try_to_save(&self) -> bool {
+        let mut tried = self.tried_to_save.lock();
+        let is_time = tried.is_none_or(|tried| tried.elapsed() >= SAVE_RETRY);
+        if is_time {
+            *tried = Some(Stopwatch::start());
+        }
+        is_time
+    }
+
+    /// Whether a journal of this length is sealed. It is read once for each length.
+    pub(super) fn is_sealed_at(&self, run: &RunId, bytes: u64, read: impl FnOnce() -> bool) -> bool {
+        let mut known = self.read_at.lock();
+        match &*known {
+            Some((known_run, known_bytes, is_sealed)) if (known_run, *known_bytes) == (run, bytes) => *is_sealed,
+            _ => {
+                let is_sealed = read();
+                *known = Some((run.clone(), bytes, is_sealed));
+                is_sealed
+            }
+        }
     }
 
     /// Notes a sign of life of a producer outside.

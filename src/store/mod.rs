@@ -61,8 +61,9 @@ struct Shared {
     cache: Cache<Cached, StoreError>,
     index: Index,
     news: News,
-    /// Runs with events that could not be made durable, and their gates.
-    unsettled: Mutex<Vec<(Arc<Gate>, Arc<RunJournal>)>>,
+    /// Runs with events that followers must not see: they could not be made durable, or the answer could not be saved. Held
+    /// open, with their gates, because only an open journal knows what it hides.
+    hidden: Mutex<Vec<(Arc<Gate>, Arc<RunJournal>)>>,
     /// When this process took the directory over: turns that began before have no producer here.
     began_at: Timestamp,
     options: Options,
@@ -140,7 +141,7 @@ impl Store {
         let (gates, open_files) = (Gates::new(clock.clone()), Arc::new(OpenFileBudget::new(options.open_journals_max)));
         let (cache, began_at) = (Cache::new(options.cache), clock.now());
         let index = Index::new(storage.clone(), clock.clone());
-        let (news, unsettled) = (News::default(), Mutex::default());
+        let (news, hidden) = (News::default(), Mutex::default());
         Store {
             shared: Arc::new(Shared {
                 storage,
@@ -151,7 +152,7 @@ impl Store {
                 cache,
                 index,
                 news,
-                unsettled,
+                hidden,
                 began_at,
                 options,
             }),

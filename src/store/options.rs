@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::cache::CacheOptions;
 use crate::clock::{Clock, SystemClock};
 use crate::entropy::{Entropy, SystemEntropy};
-use crate::limits::OPEN_JOURNALS;
+use crate::limits::{OPEN_JOURNALS, SIDECAR_BYTES_MAX};
 use crate::meter::Meter;
 use crate::recovery::RecoveryOptions;
 use crate::storage::{CommitOptions, Durability, OnFinding, open_files_max};
@@ -34,6 +34,9 @@ pub struct Options {
     pub recovery: RecoveryOptions,
     /// How much is kept in memory.
     pub cache: CacheOptions,
+    /// Bytes that a session's document may have, at most 1 GiB. A turn is refused when document and prompt exceed 15/16 of
+    /// it; of an answer that would pass it, the beginning is kept.
+    pub document_bytes_max: u64,
     /// Journals whose files are open for appending at the same time: half of the files that the system lets this process
     /// open, unless said. Beyond them, whoever appends waits for another's file to be synced and closed, so let it be as
     /// many as there are runs at once (`ulimit -n`).
@@ -60,6 +63,7 @@ impl Default for Options {
             allow_network_fs: false,
             recovery: RecoveryOptions::default(),
             cache: CacheOptions::default(),
+            document_bytes_max: SIDECAR_BYTES_MAX,
             open_journals_max: (open_files_max() / 2).clamp(*OPEN_JOURNALS.start(), *OPEN_JOURNALS.end()),
             freshness: Freshness::Check,
             core_dir: None,

@@ -1,6 +1,7 @@
 //! Reading sessions: from memory if that is still what the file says, else from the file; never half a save.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use super::gates::Gate;
 use super::sessions::not_found;
@@ -17,6 +18,9 @@ pub(super) struct Cached {
     pub(super) watch: Watch,
     /// A turn waits in it that this process has to see to the end.
     waits: bool,
+    /// Whether the journals behind all of its markers were looked at since it was loaded. From then on those of settled turns
+    /// are looked at only if this process opens them.
+    pub(super) was_looked_through: AtomicBool,
     gate: Arc<Gate>,
 }
 
@@ -32,10 +36,11 @@ impl Weighed for Cached {
 }
 
 impl Shared {
-    pub(super) fn cached(&self, session: Session) -> Cached {
+    pub(super) fn cached(&self, session: Session, was_looked_through: bool) -> Cached {
         let watch = Watch::of(&session);
         let waits = watch.is_pending && self.storage.can_write();
-        Cached { gate: self.gates.of(session.id()), waits, watch, session: Arc::new(session) }
+        let (gate, was_looked_through) = (self.gates.of(session.id()), AtomicBool::new(was_looked_through));
+        Cached { gate, waits, watch, was_looked_through, session: Arc::new(session) }
     }
 
     /// The session as it is stored, through the cache.
@@ -48,7 +53,7 @@ impl Shared {
             return Ok(held.clone());
         }
         self.meter().cache_misses.add(1);
-        self.cache.load(id, held.as_ref(), || self.load(id).map(|session| self.cached(session)))
+        self.cache.load(id, held.as_ref(), || self.load(id).map(|session| self.cached(session, false)))
     }
 
     fn trusts_lock(&self) -> bool {

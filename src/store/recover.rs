@@ -2,16 +2,17 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::gates::{Gate, KeptAlive, Lease};
 use super::read::Cached;
 use super::{Shared, Store, StoreError};
 use crate::clock::Timestamp;
 use crate::format::read_session;
-use crate::journal::summarize;
-use crate::model::marker::{FirstSeen, Retry};
+use crate::journal::{count_lines, summarize};
+use crate::model::marker::{FirstSeen, FoldedUpTo, Retry};
 use crate::model::{List, RunId, Session, SessionId};
-use crate::recovery::{Evidence, Facts, Growing, JournalState, Plan, Step, Watch, look, plan};
+use crate::recovery::{Evidence, Facts, Growing, JournalState, Plan, Step, Watch, fold_limit, look_within, plan};
 use crate::sidecar::{SaveIntent, SaveOptions, SidecarError};
 
 impl Store {
@@ -26,9 +27,6 @@ impl Shared {
     /// session as it is.
     pub(super) fn resolve(&self, id: &SessionId, read: Arc<Cached>) -> Result<Arc<Session>, StoreError> {
         let gate = self.gates.of(id);
-        if !self.calls_for_a_look(&gate, &read) {
-            return Ok(read.session.clone());
-        }
         match gate.document.try_lock() {
             Some(_alone) => self.resolve_alone(&gate, id).map(|resolved| resolved.session.clone()),
             None => Ok(read.session.clone()),
@@ -41,10 +39,12 @@ impl Shared {
     /// leaves the session resolved, and the next read finds nothing to do.
     pub(super) fn resolve_alone(&self, gate: &Gate, id: &SessionId) -> Result<Arc<Cached>, StoreError> {
         let read = self.read(id)?;
-        if read.watch.is_quiet() || !self.calls_for_a_look(gate, &read) {
+        if read.watch.is_quiet() {
+            gate.forget_closed_runs();
             return Ok(read);
         }
-        let facts = self.facts(gate, &read);
+        let Some(grown) = self.calls_for_a_look(gate, &read) else { return Ok(read) };
+        let facts = self.facts(gate, &read, &grown);
         self.meter().damaged_lines.add(damaged(&facts));
         // A list that is no list is served as it is.
         let Ok(Some(plan)) = plan(&read.session, &facts) else {
@@ -52,11 +52,19 @@ impl Shared {
             return Ok(read);
         };
         match self.save(&plan.session, save_options(&read.session, &plan)) {
-            // Somebody outside was faster: what is there now is served, and the next read looks at it.
+            // Another program was faster: what is there now is served, and the next read looks at it.
             Err(StoreError::Sidecar(SidecarError::Conflict { .. })) => self.read(id),
+            // There is no room even for a marker: it is served as it is.
+            Err(StoreError::Sidecar(SidecarError::TooLarge { .. })) => Ok(read),
             saved => {
-                plan.steps.iter().filter_map(|(run, _)| RunId::parse(run).ok()).for_each(|run| gate.end_lease(&run));
-                saved.inspect(|_| self.count(&plan.steps, &read.watch))
+                let runs: Vec<RunId> = plan.steps.iter().filter_map(|(run, _)| RunId::parse(run).ok()).collect();
+                runs.iter().for_each(|run| gate.end_lease(run));
+                let saved = saved?;
+                note_seen(&saved.watch, &facts);
+                note_folded(&read.session, &saved.watch, &facts);
+                self.count(&plan.steps, &read.watch);
+                runs.iter().for_each(|run| self.show_saved_end(gate, run));
+                Ok(saved)
             }
         }
     }
@@ -80,18 +88,45 @@ impl Shared {
         }
     }
 
-    /// Whether there may be something to resolve. Costs a look at the length of each journal that matters.
-    fn calls_for_a_look(&self, gate: &Gate, read: &Cached) -> bool {
+    /// Whether there may be something to resolve, and the runs whose journals have grown. Costs a stat of each journal that an
+    /// armed marker, or one in the last turn, waits for; those of settled turns are looked at once after the session was
+    /// loaded, and again if this process opens them.
+    fn calls_for_a_look(&self, gate: &Gate, read: &Cached) -> Option<Vec<String>> {
         let session = &read.session;
         let is_dead = read.watch.is_pending && self.is_dead(gate, session);
         // While a run of the session is under way, its transcript is left alone.
         if read.watch.is_pending && !is_dead {
-            return false;
+            return None;
         }
         let id = session.id();
-        is_dead
-            || read.watch.armed.iter().any(|retry| self.is_worth_a_try(id, retry))
-            || read.watch.growing.iter().any(|growing| self.has_grown(id, growing))
+        let grown = self.grown(gate, read);
+        let calls = is_dead || !grown.is_empty() || read.watch.armed.iter().any(|retry| self.is_worth_a_try(id, retry));
+        calls.then_some(grown)
+    }
+
+    /// The runs whose journals hold more than the rows above their markers.
+    fn grown(&self, gate: &Gate, read: &Cached) -> Vec<String> {
+        let (id, watch) = (read.session.id(), &read.watch);
+        let opened = gate.runs_to_look_at();
+        let opened_growing = opened.iter().filter_map(|(run, is_new)| {
+            let growing = watch.growing_run(run.as_str())?;
+            if *is_new {
+                growing.forget();
+            }
+            Some(growing)
+        });
+        let opened_growing: Vec<_> = opened_growing.collect();
+        let was_looked_through = read.was_looked_through.swap(true, Ordering::Relaxed);
+        let watched = if was_looked_through { watch.growing_in_last_turn() } else { &watch.growing };
+        let mut grown: Vec<String> = watched
+            .iter()
+            .chain(opened_growing)
+            .filter(|growing| self.has_grown(id, growing))
+            .map(|growing| growing.run.clone())
+            .collect();
+        grown.sort_unstable();
+        grown.dedup();
+        grown
     }
 
     /// Whether nobody will end the pending turn any more: its run is not live, and it began before this process or
@@ -100,9 +135,19 @@ impl Shared {
         let run = session.active_run().unwrap_or_default();
         let Ok(run) = RunId::parse(&run) else { return true };
         let began = session.pending_turn().and_then(|turn| turn.started_at);
-        let has_ended = gate.open_run(&run).is_some_and(|journal| journal.is_surely_sealed());
         let may_go_on = || gate.is_held(&run) || !self.is_due(began) || self.is_leased(gate, session.id(), &run);
-        has_ended || !may_go_on()
+        !may_go_on() || self.has_ended(gate, session.id(), &run)
+    }
+
+    /// Whether a run's journal holds its end, which may have been written and not saved.
+    fn has_ended(&self, gate: &Gate, session: &SessionId, run: &RunId) -> bool {
+        if let Some(journal) = gate.open_run(run) {
+            return journal.is_surely_sealed();
+        }
+        let Some(bytes) = self.journal_len(session, run.as_str()).filter(|bytes| *bytes > 0) else { return false };
+        gate.is_sealed_at(run, bytes, || {
+            summarize(&self.storage, session, run).ok().flatten().is_some_and(|summary| summary.seal.is_sealed())
+        })
     }
 
     /// A beginning that is unknown counts as long ago, and so does one further in the future than the grace: then the
@@ -146,14 +191,38 @@ impl Shared {
     }
 
     fn has_grown(&self, session: &SessionId, growing: &Growing) -> bool {
-        self.journal_len(session, &growing.run).is_some_and(|bytes| growing.differs_from(bytes))
+        let Some(bytes) = self.journal_len(session, &growing.run) else { return false };
+        growing.has_changed(bytes).unwrap_or_else(|| {
+            let is_known = self.is_known(session, growing);
+            if is_known {
+                growing.note(bytes);
+            }
+            !is_known
+        })
+    }
+
+    /// Whether a marker notes as many records as its journal holds. A note of an earlier version may have counted a torn
+    /// tail, and tells nothing.
+    fn is_known(&self, session: &SessionId, growing: &Growing) -> bool {
+        match (growing.noted, RunId::parse(&growing.run)) {
+            (Some(FoldedUpTo::Records(records)), Ok(run)) => {
+                count_lines(&self.storage, session, &run).ok().flatten() == Some(records)
+            }
+            _ => false,
+        }
+    }
+
+    /// Looks at a run's journal, and folds no more of it than fits into the session.
+    fn look_at(&self, session: &Session, run: &str) -> Evidence {
+        let limit = fold_limit(session, run, self.options.document_bytes_max);
+        look_within(&self.storage, session.id(), run, limit)
     }
 
     /// Looks at everything that the decision depends on.
-    fn facts(&self, gate: &Gate, read: &Cached) -> Facts<'_> {
+    fn facts(&self, gate: &Gate, read: &Cached, grown: &[String]) -> Facts<'_> {
         let (session, id) = (&read.session, read.session.id());
         let is_dead = read.watch.is_pending && self.is_dead(gate, session);
-        let pending = session.active_run().filter(|_| is_dead).map(|run| look(&self.storage, id, &run));
+        let pending = session.active_run().filter(|_| is_dead).map(|run| self.look_at(session, &run));
         let wants_core = pending.is_some() && session.is_empty(List::Messages);
         Facts {
             now: self.clock.now(),
@@ -161,15 +230,13 @@ impl Shared {
             options: &self.options.recovery,
             pending,
             core: if wants_core { self.core(id) } else { None },
-            runs: self.look_behind_markers(id, &read.watch),
+            runs: self.look_behind_markers(read, grown),
         }
     }
 
-    fn look_behind_markers(&self, id: &SessionId, watch: &Watch) -> HashMap<String, Evidence> {
-        let armed = watch.armed.iter().map(|retry| &retry.run).filter(|run| !run.is_empty());
-        let growing = watch.growing.iter().filter(|growing| self.has_grown(id, growing));
-        let runs = armed.chain(growing.map(|growing| &growing.run));
-        runs.map(|run| (run.clone(), look(&self.storage, id, run))).collect()
+    fn look_behind_markers(&self, read: &Cached, grown: &[String]) -> HashMap<String, Evidence> {
+        let armed = read.watch.armed.iter().map(|retry| &retry.run).filter(|run| !run.is_empty());
+        armed.chain(grown).map(|run| (run.clone(), self.look_at(&read.session, run))).collect()
     }
 
     /// How long a run's journal is; nothing if there is none, or none that can be looked at now.
@@ -192,7 +259,7 @@ fn damaged(facts: &Facts<'_>) -> u64 {
 /// Journals that were looked at and had nothing new need no second look until they change again.
 fn note_seen(watch: &Watch, facts: &Facts<'_>) {
     for growing in &watch.growing {
-        if let Some(JournalState::Unsealed { bytes } | JournalState::Sealed { bytes }) =
+        if let Some(JournalState::Unsealed { bytes, .. } | JournalState::Sealed { bytes }) =
             facts.runs.get(&growing.run).map(|evidence| evidence.journal)
         {
             growing.note(bytes);
@@ -200,9 +267,19 @@ fn note_seen(watch: &Watch, facts: &Facts<'_>) {
     }
 }
 
+/// The journal of the turn that was just recovered needs no second look either.
+fn note_folded(before: &Session, watch: &Watch, facts: &Facts<'_>) {
+    if let Some(JournalState::Unsealed { bytes, .. }) = facts.pending.as_ref().map(|evidence| evidence.journal)
+        && let Some(growing) = before.active_run().and_then(|run| watch.growing_run(&run))
+    {
+        growing.note(bytes);
+    }
+}
+
 /// Only a dead turn that comes into the transcript moves the session up in lists. A marker that goes may leave fewer
 /// rows, which is meant.
 fn save_options(before: &Session, plan: &Plan) -> SaveOptions {
     let shrinks = plan.session.len(List::Messages) < before.len(List::Messages);
-    SaveOptions { intent: if shrinks { SaveIntent::Shrink } else { SaveIntent::Keep }, touch_updated_at: plan.touches }
+    let intent = if shrinks { SaveIntent::Shrink } else { SaveIntent::Keep };
+    SaveOptions { intent, touch_updated_at: plan.touches }
 }

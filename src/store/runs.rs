@@ -5,16 +5,17 @@ use std::sync::Arc;
 
 use super::again::{Again, Room, make_room};
 use super::gates::Gate;
+use super::read::Cached;
 use super::sessions::check_length;
 use super::{Change, Shared, Store, StoreError};
 use crate::journal::{
     AppendError, Appended, JournalEvent, ReadOptions, Replay, ReplayLimits, RunEvents, RunJournal, RunReader,
     RunSummary, read_events, replay_session, runs_as_begun, summarize,
 };
-use crate::limits::LEASE_SECONDS_MAX;
+use crate::limits::{LEASE_SECONDS_MAX, SIDECAR_BYTES_MAX};
 use crate::model::{Cursor, Event, PendingTurn, RunId, Session, SessionId};
 use crate::recovery::keep_unanswered;
-use crate::sidecar::{SaveIntent, SaveOptions};
+use crate::sidecar::{SaveIntent, SaveOptions, SidecarError};
 use crate::storage::{Birth, Durability, OpenedJournal, Ticket};
 
 /// What a user says, to be answered by a run.
@@ -66,6 +67,9 @@ impl UserTurn {
         })
     }
 }
+
+/// The part of a document that is left for the answer when a turn begins.
+const ANSWER_PART: u64 = 16;
 
 /// How a run ends.
 #[derive(Debug, Clone)]
@@ -199,9 +203,9 @@ impl Run {
         let appended = self.journal.append(events, Durability::Durable)?;
         let (shared, gate, journal) = (Arc::downgrade(&self.shared), self.gate.clone(), self.journal.clone());
         appended.ticket.when_settled(move |is_durable| {
-            // What is not durable stays hidden for as long as the store is open, and only its journal knows how much that is.
+            // What is not durable stays hidden for as long as the store is open.
             if let Some(shared) = shared.upgrade().filter(|_| !is_durable) {
-                shared.unsettled.lock().push((gate, journal));
+                shared.keep_hidden(&gate, &journal);
             }
         });
         Ok(appended)
@@ -214,15 +218,27 @@ impl Run {
         }
     }
 
+    /// Followers are shown the end when it is durable and the answer is saved. Until then the journal is held open: the next
+    /// read, a repeat, or a follower who asks whether the run is over saves it.
     fn append_end(&self, events: &[Event]) -> Result<Appended, StoreError> {
         let _alone = self.gate.document.lock();
+        let appended = self.append_durably(events).and_then(|appended| {
+            self.gate.end_lease(self.id());
+            self.shared.settle(self.session(), self.id())?;
+            Ok(appended)
+        });
+        match &appended {
+            Ok(_) => self.shared.show_saved_end(&self.gate, self.id()),
+            Err(_) if self.is_sealed() => self.shared.keep_hidden(&self.gate, &self.journal),
+            Err(_) => {}
+        }
+        appended
+    }
+
+    fn append_durably(&self, events: &[Event]) -> Result<Appended, StoreError> {
         let appended = self.journal.append(events, Durability::Durable)?;
         appended.ticket.clone().wait()?;
-        self.gate.end_lease(self.id());
-        let settled = self.shared.settle(self.session(), self.id());
-        // Even if the answer could not be saved: the journal is durable and sealed, and nobody should wait for more.
-        self.journal.show_end();
-        settled.map(|_| appended)
+        Ok(appended)
     }
 
     /// Ends the run: sealed, folded into the transcript, saved. If an earlier call sealed it and could not save, this
@@ -239,14 +255,20 @@ impl Run {
 
     fn settle_again(&self) -> Result<bool, StoreError> {
         let _alone = self.gate.document.lock();
-        self.shared.settle(self.session(), self.id())
+        self.shared.save_end(&self.gate, self.session(), self.id())
+    }
+
+    /// The run's events as its producer knows them: those too that followers are not shown yet.
+    pub fn own_events(&self, options: ReadOptions) -> Result<RunEvents, StoreError> {
+        Ok(read_events(&self.shared.storage, self.session(), self.id(), options, None)?)
     }
 }
 
 impl Store {
     /// Begins a turn: the user's message is durable, and the run is there to be appended to.
     ///
-    /// What a crash leaves: a journal without events, which a repeat takes over; or that and the pending turn.
+    /// What a crash leaves: a journal without events, which a repeat takes over; or that and the pending turn. A turn that is
+    /// refused leaves nothing.
     pub fn begin_run(&self, session: &SessionId, turn: UserTurn) -> Result<Run, StoreError> {
         let pending = turn.pending()?;
         let shared = &self.shared;
@@ -260,9 +282,15 @@ impl Store {
         let now = shared.clock.now();
         let birth = Birth { begun_at: now.seconds(), lease_seconds: turn.lease_seconds };
         let intent = shared.make_room(&mut document, &turn)?;
-        let opened = shared.storage.create_journal(session, &run, &birth)?;
         document.set_pending(&run, &pending, now);
-        shared.save(&document, SaveOptions { intent, ..SaveOptions::default() })?;
+        shared.refuse_too_large(&document)?;
+        let opened = shared.storage.create_journal(session, &run, &birth)?;
+        let saved = shared.save(&document, SaveOptions { intent, ..SaveOptions::default() });
+        if let Err(error) = saved {
+            drop(opened);
+            shared.take_back(session, &run);
+            return Err(error);
+        }
         let journal = shared.new_journal(session, &run, opened);
         gate.note_run(&journal);
         let begun = shared.run(&gate, journal, turn.lease_seconds);
@@ -372,19 +400,57 @@ impl Shared {
         run
     }
 
-    /// How far a run may be shown, if not all of it: a store that is told to be durable shows nothing that a power cut
-    /// could take back.
-    fn shown(&self, session: &SessionId, run: &RunId) -> Option<u64> {
-        let is_durable = self.options.durability == Durability::Durable;
-        let open = is_durable.then(|| self.gates.of(session).open_run(run)).flatten();
-        open.map(|journal| journal.shown_extent())
+    /// Refuses a turn whose document leaves too little room for an answer.
+    fn refuse_too_large(&self, document: &Session) -> Result<(), StoreError> {
+        let max = self.options.document_bytes_max.min(SIDECAR_BYTES_MAX);
+        let (bytes, max) = (document.json_bytes(), max - max / ANSWER_PART);
+        if bytes > max {
+            return Err(SidecarError::TooLarge { session: document.id().clone(), bytes, max }.into());
+        }
+        Ok(())
     }
 
-    /// From which place on a run's journal is not to be shown yet, because somebody writes it just now.
+    /// Takes back a journal whose turn could not be saved, unless it was: a failure may come after that.
+    fn take_back(&self, session: &SessionId, run: &RunId) {
+        let is_saved = |read: Arc<Cached>| read.session.active_run().as_deref() == Some(run.as_str());
+        if self.read(session).is_ok_and(|read| !is_saved(read)) {
+            // If that fails too, the journal is as empty as after a crash here.
+            let _ = self.storage.discard_journal(session, run);
+        }
+    }
+
+    /// How far a run may be shown, if not all of it: a store that is told to be durable shows nothing that a power cut could
+    /// take back, and no store shows the end of an answer that is not saved.
+    fn shown(&self, session: &SessionId, run: &RunId) -> Option<u64> {
+        self.shown_of(&self.gates.of(session), run)
+    }
+
+    fn shown_of(&self, gate: &Gate, run: &RunId) -> Option<u64> {
+        let open = gate.open_run(run)?;
+        match self.options.durability {
+            Durability::Durable => Some(open.shown_extent()),
+            Durability::Buffered => open.hidden_end(),
+        }
+    }
+
+    /// From which place on a run's journal is not to be shown yet.
     pub(super) fn hidden_from(&self, gate: &Gate, run: &RunId) -> u64 {
-        let is_durable = self.options.durability == Durability::Durable;
-        let open = is_durable.then(|| gate.open_run(run)).flatten();
-        open.map_or(u64::MAX, |journal| journal.shown_extent())
+        self.shown_of(gate, run).unwrap_or(u64::MAX)
+    }
+
+    /// Keeps a journal open, so that what its followers must not see stays hidden.
+    pub(super) fn keep_hidden(&self, gate: &Arc<Gate>, journal: &Arc<RunJournal>) {
+        let mut hidden = self.hidden.lock();
+        if !hidden.iter().any(|(_, known)| Arc::ptr_eq(known, journal)) {
+            hidden.push((gate.clone(), journal.clone()));
+        }
+    }
+
+    /// Shows followers the end of a run, which is durable and whose answer is saved.
+    pub(super) fn show_saved_end(&self, gate: &Gate, run: &RunId) {
+        let Some(journal) = gate.open_run(run).filter(|journal| journal.seal().is_sealed()) else { return };
+        journal.show_end();
+        self.hidden.lock().retain(|(_, known)| !Arc::ptr_eq(known, &journal));
     }
 
     /// The journal of a run, the one that is open if there is one: a journal has one writer.

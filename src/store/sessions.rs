@@ -1,6 +1,7 @@
 //! Sessions: created, changed, deleted.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::gates::Gate;
 use super::read::Cached;
@@ -46,14 +47,19 @@ impl Shared {
     /// Saves a session, and lets memory know once it is stored.
     pub(super) fn save(&self, session: &Session, options: SaveOptions) -> Result<Arc<Cached>, StoreError> {
         let watch = Stopwatch::start();
-        match sidecar::save(&self.storage, session, options, self.clock.now(), &*self.entropy) {
+        let bytes_max = self.options.document_bytes_max;
+        match sidecar::save_within(bytes_max, &self.storage, session, options, self.clock.now(), &*self.entropy) {
             Ok(saved) => {
                 let summary = Summary::of_session(&saved).filter(|_| saved.revision() != session.revision());
                 if let Some(summary) = &summary {
                     self.meter().save_nanos.observe_time(watch.elapsed());
                     self.index.note(summary.clone());
                 }
-                let cached = self.cache.put(session.id(), self.cached(saved));
+                let before = self.cache.peek(session.id());
+                let is_new = session.revision().is_none();
+                let was_looked_through =
+                    before.map_or(is_new, |before| before.was_looked_through.load(Ordering::Relaxed));
+                let cached = self.cache.put(session.id(), self.cached(saved, was_looked_through));
                 summary.into_iter().for_each(|summary| self.news.tell(&Change::Saved(summary)));
                 Ok(cached)
             }
@@ -74,6 +80,9 @@ impl Store {
         let shared = &self.shared;
         let id = new.id.unwrap_or_else(|| SessionId::fresh(&*shared.entropy));
         let session = Session::new(id.clone(), &new.title, shared.clock.now());
+        // Without it, a change by another thread that found the new session could be overtaken on its way into the cache.
+        let gate = shared.gates.of(&id);
+        let _alone = gate.document.lock();
         match shared.save(&session, SaveOptions::default()) {
             Err(StoreError::Sidecar(SidecarError::Conflict { session })) => Err(StoreError::Exists { session }),
             saved => saved.map(|_| id),
@@ -146,9 +155,11 @@ impl Store {
     }
 
     fn delete_alone(&self, gate: &Gate, id: &SessionId) -> Result<(), StoreError> {
+        // Appenders wait until it is decided: what is acknowledged is durable before the journals move, or refused.
         let runs = gate.open_runs();
+        let held: Vec<_> = runs.iter().map(|run| run.hold()).collect();
         let deleted = self.shared.storage.delete_session(id);
-        // Only now: whoever read it meanwhile has put it there again.
+        // Only now: a reader may have put it there again meanwhile.
         self.shared.cache.remove(id);
         // Even a deletion that failed on its way to the trash is one.
         let is_gone = match &deleted {
@@ -157,7 +168,7 @@ impl Store {
         };
         if is_gone {
             self.shared.index.forget(id);
-            runs.iter().for_each(|run| run.fence(DELETED));
+            held.into_iter().for_each(|run| run.fence(DELETED));
             self.shared.news.tell(&Change::Deleted(id.clone()));
         }
         if deleted? { Ok(()) } else { Err(not_found(id)) }

@@ -1,8 +1,9 @@
 //! The end of a turn: a sealed run's events become rows of the transcript, once, and the turn is no longer pending.
 
+use super::gates::Gate;
 use super::{Shared, StoreError};
 use crate::model::{List, NotAList, RunId, Session, SessionId};
-use crate::recovery::{self, Evidence, fold_ended, fold_late};
+use crate::recovery::{self, Evidence, fold_ended, fold_late, fold_limit};
 use crate::sidecar::{SaveIntent, SaveOptions};
 
 impl Shared {
@@ -16,7 +17,8 @@ impl Shared {
             Err(StoreError::NotFound { .. }) => return Ok(false),
             read => read?,
         };
-        let evidence = recovery::read(&self.storage, session, run)?;
+        let limit = fold_limit(&read.session, run.as_str(), self.options.document_bytes_max);
+        let evidence = recovery::read(&self.storage, session, run, limit)?;
         self.meter().damaged_lines.add(evidence.damaged);
         let folded = self
             .folded(&read.session, run, &evidence)
@@ -29,6 +31,14 @@ impl Shared {
             self.meter().recoveries.ended_late.add(1);
         }
         Ok(true)
+    }
+
+    /// The same for a run whose end was written and could not be saved: makes it durable first, and shows it afterwards.
+    pub(super) fn save_end(&self, gate: &Gate, session: &SessionId, run: &RunId) -> Result<bool, StoreError> {
+        self.storage.commit()?;
+        let is_folded = self.settle(session, run)?;
+        self.show_saved_end(gate, run);
+        Ok(is_folded)
     }
 
     /// The session with the run's answer in it; nothing if it is there already.

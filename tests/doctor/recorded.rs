@@ -88,7 +88,7 @@ fn transcript(session: &Session) -> Vec<Vec<Value>> {
 /// A marker notes how long its journal is, and a repair makes a damaged one shorter.
 fn without_length(mut row: Value) -> Value {
     if let Some(row) = row.as_object_mut() {
-        row.remove("_recovered_bytes");
+        row.remove("_recovered_records");
     }
     row
 }

@@ -75,7 +75,7 @@ fn a_single_write_that_finds_no_room_fails_one_action_and_the_others_are_made() 
 /// although its journal could not be mended, and the journal is shorter now.
 fn without_noted_length(bytes: &[u8]) -> Vec<u8> {
     let text = String::from_utf8_lossy(bytes).into_owned();
-    match text.split_once("\"_recovered_bytes\":") {
+    match text.split_once("\"_recovered_records\":") {
         Some((before, after)) => [before, after.trim_start_matches(|digit: char| digit.is_ascii_digit())].concat(),
         None => text,
     }

@@ -125,7 +125,7 @@ fn a_follower_that_waits_has_a_dead_run_closed() {
     let session = store.get_session(&id()).unwrap();
     assert_eq!(contents(&session), ["Where to?", "To the sea"]);
     assert_eq!(markers(&session)[0]["interruption_cause"], "producer_gone");
-    assert_eq!(markers(&session)[0].get("_recovered_bytes"), None, "nothing more can come");
+    assert_eq!(markers(&session)[0].get("_recovered_records"), None, "nothing more can come");
     let late = store.resume_run(&id(), &crate::scene::run(RUN)).and_then(|run| run.append(Event::token("late")));
     assert_eq!(late.unwrap_err().code(), "sealed", "a producer that outlived its run is told");
 }

@@ -66,6 +66,16 @@ pub enum Record<'a> {
     Damage(Damage),
 }
 
+impl Record<'_> {
+    /// The same in a journal whose lines carry a checksum after the event of this number: one that lost it is damage.
+    pub fn in_journal_checked_after(self, checked_after: Option<u64>) -> Self {
+        match self {
+            Record::Event(event) if event.lacks_checksum(checked_after) => Record::Damage(event.as_damage()),
+            record => record,
+        }
+    }
+}
+
 /// Takes a journal's bytes in pieces and gives its records in order.
 #[derive(Debug)]
 pub struct Scanner {

@@ -197,12 +197,12 @@ fn already_there(
     if events.is_empty() {
         return Ok(0);
     }
-    // Whoever repeats does not know how lasting the first try was, and what is not durable yet may not be shown.
+    // A producer that repeats does not know how durable the first try was.
     if durability == Durability::Durable || store.durability() == Durability::Durable {
         store.commit()?;
     }
     let max_seq = expected + events.len() as u64 - 1;
-    let there = store.read_events(run.session(), run.id(), ReadOptions { after_seq: expected - 1, max_seq })?.events;
+    let there = run.own_events(ReadOptions { after_seq: expected - 1, max_seq })?.events;
     let is_same = there.len() as u64 == (last_seq.min(max_seq) + 1 - expected)
         && there
             .iter()

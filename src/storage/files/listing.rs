@@ -49,9 +49,21 @@ pub enum RecordFound {
         lease_seconds: Option<f64>,
         /// 0 if nothing is known.
         last_seq_floor: u64,
+        /// The number after which every line carries a checksum, because we wrote it.
+        checked_after: Option<u64>,
         /// Whether the journal was removed on purpose.
         is_removed: bool,
     },
+}
+
+impl RecordFound {
+    /// The number after which every line of the run's journal carries a checksum, because we wrote it.
+    pub fn checked_after(&self) -> Option<u64> {
+        match self {
+            RecordFound::Read { checked_after, .. } => *checked_after,
+            RecordFound::Missing | RecordFound::Damaged(_) => None,
+        }
+    }
 }
 
 /// A run of a session.
@@ -152,6 +164,7 @@ impl FileStorage {
                 begun_at: record.begun_at,
                 lease_seconds: record.lease_seconds,
                 last_seq_floor: record.last_seq_floor,
+                checked_after: record.checked_after(),
                 is_removed: record.removed_at.is_some(),
             },
             Err(error) => RecordFound::Damaged(error.to_string()),
