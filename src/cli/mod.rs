@@ -27,6 +27,7 @@ use std::time::Duration;
 use clap::{Parser, Subcommand, ValueEnum};
 use lastword::doctor::DoctorOptions;
 use lastword::run::Reaped;
+use lastword::storage::OnFinding;
 use lastword::{CommitOptions, Durability, Finding, Options, RunId, SessionId, Store};
 
 use self::failure::Failure;
@@ -135,6 +136,9 @@ impl Context {
             allow_network_fs: self.allow_network_fs,
             core_dir: self.core.clone(),
             commit: CommitOptions { background, ..CommitOptions::default() },
+            on_finding: Some(OnFinding::new(|finding| {
+                output::aside(&format!("{} ({})", finding.message, finding.code))
+            })),
             ..Options::default()
         }
     }

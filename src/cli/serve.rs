@@ -8,7 +8,7 @@ use std::time::Duration;
 use lastword::Options;
 use lastword::http::{Lasting, LogForm, ServeError, Server, ServerSettings, Tokens};
 use lastword::run::{DemoRunner, Drained, Supervisor};
-use lastword::storage::raise_open_files;
+use lastword::storage::{OnFinding, OpenFileShares, raise_open_files};
 use tokio::task::JoinHandle;
 use tracing_subscriber::EnvFilter;
 
@@ -133,10 +133,15 @@ pub(super) fn run(context: &Context, args: Args) -> Result<(), Failure> {
     if let Some(pace) = args.pace_ms {
         configured.runners = configured.runners.with_demo(DemoRunner { pace: Duration::from_millis(pace) });
     }
-    // Every connection, every run and every journal is a file.
-    options.connections_max = options.connections_max.min((raise_open_files() / 2).max(1));
+    // Every connection, every journal and every pipe of a command is a file.
+    let shares = OpenFileShares::of_server(raise_open_files());
+    options.connections_max = options.connections_max.min(shares.connections);
+    options.reader_files_max = shares.readers;
+    configured.options.command_files_max = shares.commands;
     let durability = settings.durability.unwrap_or(Lasting::Buffered).into();
-    let store = lastword::Store::open(&context.data, Options { durability, ..context.options() })?;
+    let on_finding = OnFinding::new(|finding| tracing::error!(code = finding.code, "{}", finding.message));
+    let store_options = Options { durability, on_finding: Some(on_finding), ..context.options() };
+    let store = lastword::Store::open(&context.data, store_options.with_shares(shares))?;
     greet(&store);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|cause| Failure::Storage(format!("could not start the server's tasks: {cause}")))?;

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use super::desk::Desk;
+use super::error::ApiError;
 use super::metrics::Metrics;
 use super::options::ServerOptions;
 use super::producers::Producers;
@@ -24,6 +25,8 @@ pub(super) struct App {
     pub(super) producers: Producers,
     pub(super) stage: watch::Sender<Stage>,
     pub(super) manners: Manners,
+    /// Places of streams: an eighth of the connections is kept for requests.
+    streams: Arc<Semaphore>,
 }
 
 /// How far the server is from its end.
@@ -45,18 +48,25 @@ impl App {
         closing: watch::Receiver<bool>,
     ) -> SharedApp {
         let (desk, metrics) = (Arc::new(Desk::default()), Arc::new(Metrics::default()));
-        let hub = Hub::new(&store, desk.clone(), metrics.clone());
+        let hub = Hub::new(&store, desk.clone(), metrics.clone(), options.reader_files_max);
+        let streams = Arc::new(Semaphore::new(options.connections_max - options.connections_max / 8));
         let manners = Manners { heartbeat: options.heartbeat, retry: options.retry, closing };
         let (producers, stage) = (Producers::default(), watch::Sender::new(Stage::Open));
-        Arc::new(App { store, supervisor, options, desk, metrics, hub, producers, stage, manners })
+        Arc::new(App { store, supervisor, options, desk, metrics, hub, producers, stage, manners, streams })
     }
 
     pub(super) fn is_draining(&self) -> bool {
         *self.stage.borrow() >= Stage::Draining
     }
 
-    /// Counts somebody who follows.
-    pub(super) fn count_follower(&self) -> FollowerCount {
-        FollowerCount::new(&self.metrics)
+    /// Counts a reader of an answer that ends by itself.
+    pub(super) fn count_reader(&self) -> FollowerCount {
+        FollowerCount::new(&self.metrics, None)
+    }
+
+    /// Counts a follower, and gives it one of the places for streams.
+    pub(super) fn count_follower(&self) -> Result<FollowerCount, ApiError> {
+        let place = self.streams.clone().try_acquire_owned().map_err(|_| ApiError::too_many_streams())?;
+        Ok(FollowerCount::new(&self.metrics, Some(place)))
     }
 }

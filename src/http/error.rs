@@ -73,6 +73,11 @@ impl ApiError {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "draining", message)
     }
 
+    pub(super) fn too_many_streams() -> Self {
+        let message = "the server has as many streams as its connections allow: try again in a moment";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_streams", message)
+    }
+
     /// Events were expected to get numbers that others have, or that are not there to be gone on from.
     pub(super) fn seq_conflict(expected: u64, last_seq: u64) -> Self {
         let message = format!(

@@ -22,8 +22,11 @@ pub struct ServerOptions {
     pub origins: Vec<String>,
     /// Bytes of a request's body.
     pub body_bytes_max: usize,
-    /// Connections at the same time. Who comes beyond them waits.
+    /// Connections at the same time. Further ones wait. An eighth of them is kept for requests: streams beyond that are
+    /// refused.
     pub connections_max: usize,
+    /// Journal files that readers who are behind hold open between two reads. Others open theirs for each read.
+    pub reader_files_max: usize,
     /// How long an outside producer counts as alive after its last sign of life, unless it says otherwise.
     pub lease: Duration,
     /// How often a silent stream says that it is still there.
@@ -52,6 +55,7 @@ impl Default for ServerOptions {
             origins: Vec::new(),
             body_bytes_max: 2 * LINE_BYTES_MAX,
             connections_max: 16_384,
+            reader_files_max: 16_384,
             lease: Duration::from_secs(30),
             heartbeat: Duration::from_secs(15),
             retry: Duration::from_secs(2),

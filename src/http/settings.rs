@@ -180,6 +180,7 @@ impl ServerSettings {
             origins: origins(all.allow_origins.unwrap_or_default())?,
             body_bytes_max: count("body_bytes_max", all.body_bytes_max, 1024..=1 << 30)?,
             connections_max: count("connections_max", all.connections_max, 1..=1_000_000)?,
+            reader_files_max: ServerOptions::default().reader_files_max,
             lease: time("lease_seconds", all.lease_seconds, 1.0..=LEASE_SECONDS_MAX)?,
             heartbeat: time("heartbeat_seconds", all.heartbeat_seconds, 0.05..=3600.0)?,
             retry: millis("retry_ms", all.retry_ms, 0..=3_600_000)?,

@@ -147,6 +147,11 @@ impl JournalReader {
         self.scanner.fed_to()
     }
 
+    /// From where another reader would go on without missing anything.
+    pub fn resume_at(&self) -> u64 {
+        self.scanner.resume_at()
+    }
+
     /// How many whole lines [`JournalReader::show_all`] has read.
     pub fn whole_lines(&self) -> u64 {
         self.line_feeds

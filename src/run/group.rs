@@ -15,7 +15,7 @@ use super::sleep::{Deadline, block, joined, sleep};
 use crate::clock::Stopwatch;
 use crate::entropy::{SystemEntropy, uuid4};
 use crate::model::{RunId, SessionId};
-use crate::storage::{ProcessGroup, open_files_max};
+use crate::storage::ProcessGroup;
 use crate::store::{Store, StoreError};
 
 /// How long processes may take to end when they are asked to.
@@ -39,9 +39,9 @@ pub(super) struct Groups {
 const FILES_EACH: usize = 5;
 
 impl Groups {
-    /// The groups of a store's runs. They leave three quarters of the files that may be open to others.
-    pub(super) fn of(store: &Store) -> Self {
-        let places = (open_files_max() / 4 / FILES_EACH).clamp(1, Semaphore::MAX_PERMITS);
+    /// The groups of a store's runs, which hold so many files open together.
+    pub(super) fn of(store: &Store, files_max: usize) -> Self {
+        let places = (files_max / FILES_EACH).clamp(1, Semaphore::MAX_PERMITS);
         Groups { store: store.clone(), places: Arc::new(Semaphore::new(places)) }
     }
 

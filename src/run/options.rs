@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::backoff::Retries;
 use super::watchdog::Budgets;
 use crate::clock::{Steady, SystemSteady};
+use crate::storage::{OpenFileShares, open_files_max};
 
 /// The variable of the environment that sets the first-event budget where nothing else does.
 pub const FIRST_EVENT_VARIABLE: &str = "LASTWORD_TTFB_TIMEOUT_SECONDS";
@@ -114,6 +115,8 @@ pub struct RunOptions {
     pub stop_grace: Duration,
     /// How long a run holds on to what it could not write because the disk is full, before it gives up.
     pub disk_patience: Duration,
+    /// Files that commands may hold open together. Those for which there are none wait for their turn.
+    pub command_files_max: usize,
     /// What silence is measured with.
     pub steady: Arc<dyn Steady>,
 }
@@ -125,6 +128,7 @@ impl Default for RunOptions {
             retries: Retries::default(),
             stop_grace: Duration::from_secs(10),
             disk_patience: Duration::from_secs(60),
+            command_files_max: OpenFileShares::of_library(open_files_max()).commands,
             steady: Arc::new(SystemSteady::default()),
         }
     }

@@ -160,7 +160,7 @@ impl Supervisor {
         let clock = AwakeClock::new(options.steady.clone());
         tokio::spawn(AwakeClock::keep(Arc::downgrade(&clock)));
         let (desk, floor, count) = (Desk::default(), Mutex::default(), watch::Sender::new(0));
-        let groups = Groups::of(&store);
+        let groups = Groups::of(&store, options.command_files_max);
         let shared = Shared { store, runners, budgets, options, clock, desk, groups, floor, count, reaped };
         Ok(Supervisor { shared: Arc::new(shared) })
     }

@@ -13,10 +13,10 @@ use super::disk::{Access, Disk, DiskLock, FileStat, SharedDisk, read_full, write
 use super::error::{Attempt, StorageError};
 use super::layout::Layout;
 use crate::clock::Timestamp;
-use crate::limits::RECORD_BYTES_MAX;
 
-/// The length of the note, without its line feed.
+/// The length of the note, without its line feed, and how much of one is read.
 const NOTE_BYTES: usize = 255;
+const NOTE_BYTES_READ_MAX: usize = 4096;
 
 /// How often the lock is tried: its file may be replaced between opening and locking it, and a reader that looks whether
 /// it is held has it for a moment.
@@ -149,7 +149,7 @@ fn lock_named_file(disk: &dyn Disk, layout: &Layout) -> Result<(Box<dyn DiskLock
 /// Who last took the lock. Whether it is still held only the lock itself tells.
 pub(crate) fn holder(disk: &dyn Disk, layout: &Layout) -> Option<Holder> {
     let file = disk.open(&layout.lock(), Access::Read).ok()?;
-    let mut note = vec![0; RECORD_BYTES_MAX as usize];
+    let mut note = [0; NOTE_BYTES_READ_MAX];
     let len = read_full(&*file, &mut note, 0).ok()?;
     serde_json::from_slice(&note[..len]).ok()
 }

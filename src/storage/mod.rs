@@ -15,6 +15,7 @@ mod layout;
 mod lock;
 #[cfg(any(target_os = "linux", test))]
 mod network_fs;
+mod open_files;
 mod os;
 #[cfg(any(test, feature = "sim"))]
 pub mod sim;
@@ -36,6 +37,7 @@ pub use files::{
 pub use finding::{Finding, OnFinding};
 pub use layout::Layout;
 pub use lock::Holder;
+pub use open_files::OpenFileShares;
 pub(crate) use os::open_files_max;
 #[cfg(any(feature = "openai", feature = "client"))]
 pub(crate) use os::read_secret;

@@ -162,10 +162,10 @@ impl Follow {
         self.attached = None;
     }
 
-    /// Lets go of its file and its memory until the next look. To be called behind a [`Follow::poll`] that had nothing.
+    /// Closes its file and frees its memory until the next look. What was read and not given out yet is read again.
     pub fn rest(&mut self) {
         if let Some(reader) = self.reader.take() {
-            self.resting_at = Some(reader.read_to());
+            self.resting_at = Some(reader.resume_at());
         }
     }
 

@@ -9,7 +9,7 @@ use crate::entropy::{Entropy, SystemEntropy};
 use crate::limits::{OPEN_JOURNALS, SIDECAR_BYTES_MAX};
 use crate::meter::Meter;
 use crate::recovery::RecoveryOptions;
-use crate::storage::{CommitOptions, Durability, OnFinding, open_files_max};
+use crate::storage::{CommitOptions, Durability, OnFinding, OpenFileShares, open_files_max};
 
 /// Whether a cached session is compared with its file before it is given out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -64,7 +64,7 @@ impl Default for Options {
             recovery: RecoveryOptions::default(),
             cache: CacheOptions::default(),
             document_bytes_max: SIDECAR_BYTES_MAX,
-            open_journals_max: (open_files_max() / 2).clamp(*OPEN_JOURNALS.start(), *OPEN_JOURNALS.end()),
+            open_journals_max: open_journals_max(OpenFileShares::of_library(open_files_max())),
             freshness: Freshness::Check,
             core_dir: None,
             clock: Arc::new(SystemClock),
@@ -72,5 +72,17 @@ impl Default for Options {
             meter: Arc::default(),
             on_finding: None,
         }
+    }
+}
+
+/// How many journals keep a file open, where so many files are theirs.
+fn open_journals_max(shares: OpenFileShares) -> usize {
+    shares.journals.clamp(*OPEN_JOURNALS.start(), *OPEN_JOURNALS.end())
+}
+
+impl Options {
+    /// The same for a program that shares out its files like this.
+    pub fn with_shares(self, shares: OpenFileShares) -> Self {
+        Options { open_journals_max: open_journals_max(shares), ..self }
     }
 }

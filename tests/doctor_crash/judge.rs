@@ -93,7 +93,8 @@ fn is_somewhere(now: &Files, name: &str, bytes: &[u8]) -> bool {
 fn is_noted(now: Option<&Vec<u8>>, before: &[u8]) -> bool {
     let parse = |bytes: &[u8]| serde_json::from_slice::<serde_json::Value>(bytes).unwrap();
     let (Some(mut now), mut before) = (now.map(|bytes| parse(bytes)), parse(before)) else { return false };
-    (now["crc"].take(), before["crc"].take());
+    now["crc"].take();
+    before["crc"].take();
     let floors = (now["last_seq_floor"].take().as_u64(), before["last_seq_floor"].take().as_u64());
     now == before && floors.0 >= floors.1
 }

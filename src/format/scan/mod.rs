@@ -161,6 +161,16 @@ impl Scanner {
         self.overlong_from.unwrap_or(self.base + self.at as u64)
     }
 
+    /// The file offset from which to read again so that nothing is missed that was not given out yet. Part of a line with
+    /// several records may come again.
+    pub fn resume_at(&self) -> u64 {
+        match self.overlong_from {
+            Some(from) => from,
+            None if self.glued.is_some() => self.line_from,
+            None => self.offset(self.at),
+        }
+    }
+
     /// Room for more bytes: the caller fills it and says how many it filled. Records given out so far are let go.
     pub fn feed<E>(&mut self, room: usize, fill: impl FnOnce(&mut [u8]) -> Result<usize, E>) -> Result<usize, E> {
         self.buffer.copy_within(self.at..self.end, 0);

@@ -13,7 +13,7 @@ use crate::http::chat::{ChatFeed, ChatRequest, InvalidChat};
 use crate::http::describe::{ChatBody, InSession, StreamEvent};
 use crate::http::error::{ApiError, ErrorBody};
 use crate::http::request::{OfSession, expect_json, read_body};
-use crate::http::stream::{Follower, Waits, chunk_stream};
+use crate::http::stream::{Follower, FollowerCount, Waits, chunk_stream};
 use crate::model::marker::{Retry, is_interrupted};
 use crate::model::{RunId, Session, SessionId};
 use crate::store::{Again, NewSession, Store, StoreError, UserTurn};
@@ -45,13 +45,15 @@ pub(super) async fn begin(State(app): State<SharedApp>, request: Request) -> Res
         return Err(ApiError::draining());
     }
     expect_runner(&app, asked.runner.as_deref())?;
+    // Before anything is begun that could not be streamed.
+    let count = app.count_follower()?;
     let (store, id, message) = (app.store.clone(), session.clone(), asked.message.clone());
     app.desk.document(move || create_missing(&store, &id, &message)).await??;
     let again = asked.is_regenerate.then(|| asked.questions.map_or(Again::Last, Again::Nth));
     let turn = UserTurn { attachments: asked.attachments, again, ..UserTurn::text(&asked.message) };
     let run = start(&app, &session, turn, asked.runner.as_deref()).await?;
     tracing::info!(%session, %run, "a run has begun for a chat");
-    Ok(stream(&app, &session, &run))
+    Ok(stream(&app, &session, &run, count))
 }
 
 fn parse(body: &[u8]) -> Result<ChatRequest, ApiError> {
@@ -80,7 +82,7 @@ pub(super) async fn resume(State(app): State<SharedApp>, OfSession(session): OfS
     let (store, id) = (app.store.clone(), session.clone());
     let live = app.desk.document(move || live_run(&store, &id)).await??;
     Ok(match live {
-        Some(run) => stream(&app, &session, &run),
+        Some(run) => stream(&app, &session, &run, app.count_follower()?),
         None => StatusCode::NO_CONTENT.into_response(),
     })
 }
@@ -112,9 +114,9 @@ fn just_interrupted(session: &Session, now: Timestamp) -> Option<RunId> {
     RunId::parse(&run).ok().filter(|_| is_recent && !is_stopped)
 }
 
-fn stream(app: &SharedApp, session: &SessionId, run: &RunId) -> Response {
+fn stream(app: &SharedApp, session: &SessionId, run: &RunId, count: FollowerCount) -> Response {
     let follower = Follower::new(&app.hub, app.hub.tail(session, run), 0, Waits::ForMore);
-    chunk_stream(ChatFeed::new(follower), &app.manners, app.count_follower())
+    chunk_stream(ChatFeed::new(follower), &app.manners, count)
 }
 
 /// A chat that is new to the server is a new session.

@@ -12,7 +12,8 @@ use crate::http::describe::{EventLine, InRun, Resuming, StreamEvent};
 use crate::http::error::{ApiError, ErrorBody};
 use crate::http::request::{Asked, OfRun, text_of};
 use crate::http::stream::{
-    Cursor, Follower, LinesFeed, ListFeed, Next, RunFeed, Waits, event_stream, first_within, plain_stream,
+    Cursor, Follower, FollowerCount, LinesFeed, ListFeed, Next, RunFeed, Waits, event_stream, first_within,
+    plain_stream,
 };
 use crate::model::{RunId, SessionId};
 use crate::store::StoreError;
@@ -60,7 +61,7 @@ pub(super) async fn read(
     let seen = headers.get("last-event-id").map(|id| id.to_str().unwrap_or("?")).or(asked.after.as_deref());
     let cursor = seen.map_or(Cursor::After(0), |seen| Cursor::of_run(seen, &run));
     match wants_stream(&headers) {
-        true => Ok(stream(&app, &session, &run, cursor)),
+        true => stream(&app, &session, &run, cursor),
         false => lines(&app, &session, &run, cursor, &asked).await,
     }
 }
@@ -83,10 +84,11 @@ async fn expect_run(app: &App, session: &SessionId, run: &RunId) -> Result<(), A
     }
 }
 
-fn stream(app: &SharedApp, session: &SessionId, run: &RunId, cursor: Cursor) -> Response {
+fn stream(app: &SharedApp, session: &SessionId, run: &RunId, cursor: Cursor) -> Result<Response, ApiError> {
+    let count = app.count_follower()?;
     let after_seq = if let Cursor::After(seq) = cursor { seq } else { 0 };
     let follower = Follower::new(&app.hub, app.hub.tail(session, run), after_seq, Waits::ForMore);
-    event_stream(RunFeed::new(follower, cursor), &app.manners, app.count_follower())
+    Ok(event_stream(RunFeed::new(follower, cursor), &app.manners, count))
 }
 
 async fn lines(
@@ -102,8 +104,9 @@ async fn lines(
     let (waits, follows) = (asked.wait.unwrap_or(false), asked.follow.unwrap_or(false));
     let begin = |waits| Follower::new(&app.hub, app.hub.tail(session, run), after_seq, waits);
     if follows {
+        let count = app.count_follower()?;
         refuse_ahead(begin(Waits::No).next().await, after_seq)?;
-        return Ok(lines_answer(app, None, begin(Waits::ForMore)));
+        return Ok(lines_answer(app, None, begin(Waits::ForMore), count));
     }
     let mut follower = begin(if waits { Waits::ForMore } else { Waits::No });
     let first = match waits {
@@ -111,7 +114,7 @@ async fn lines(
         false => follower.next().await,
     };
     let first = refuse_ahead(first, after_seq)?;
-    Ok(lines_answer(app, Some(first), follower))
+    Ok(lines_answer(app, Some(first), follower, app.count_reader()))
 }
 
 fn refuse_ahead(first: Next, after_seq: u64) -> Result<Next, ApiError> {
@@ -122,8 +125,8 @@ fn refuse_ahead(first: Next, after_seq: u64) -> Result<Next, ApiError> {
     }
 }
 
-fn lines_answer(app: &SharedApp, first: Option<Next>, follower: Follower) -> Response {
-    plain_stream(LinesFeed::new(first, follower), &app.manners, app.count_follower(), "application/x-ndjson")
+fn lines_answer(app: &SharedApp, first: Option<Next>, follower: Follower, count: FollowerCount) -> Response {
+    plain_stream(LinesFeed::new(first, follower), &app.manners, count, "application/x-ndjson")
 }
 
 /// Follows the list: which sessions change and which go.
@@ -139,7 +142,8 @@ pub(super) async fn list(
     State(app): State<SharedApp>,
     Asked(asked): Asked<ListFollowAsked>,
     headers: HeaderMap,
-) -> Response {
+) -> Result<Response, ApiError> {
     let seen = headers.get("last-event-id").and_then(|id| id.to_str().ok()).or(asked.after.as_deref());
-    event_stream(ListFeed::new(&app.hub.list, seen), &app.manners, app.count_follower())
+    let count = app.count_follower()?;
+    Ok(event_stream(ListFeed::new(&app.hub.list, seen), &app.manners, count))
 }

@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::header;
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use serde::Serialize;
@@ -37,7 +37,7 @@ pub(super) async fn health() -> Json<Health> {
     Json(Health { status: "ok" })
 }
 
-/// Whether new turns can be begun: the store can be written, and the server is not about to end.
+/// Whether new turns can be begun: the store can be written, nothing is wrong with it, and the server is not about to end.
 #[utoipa::path(
     get, path = "/readyz", tag = "operations", security(()),
     responses((status = 200, description = "They can.", body = Health),
@@ -50,6 +50,9 @@ pub(super) async fn readiness(State(app): State<SharedApp>) -> Result<Json<Healt
     }
     if let Some(reason) = app.store.stopped_reason() {
         return Err(reason.into());
+    }
+    if let Some(finding) = app.store.live_findings().into_iter().next() {
+        return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, finding.code, finding.message));
     }
     Ok(Json(Health { status: "ready" }))
 }

@@ -377,7 +377,7 @@ pub(super) async fn events(
         None => From::Start,
     };
     let feed = SessionFeed::begin(&app.hub, &id, from).await?;
-    Ok(event_stream(feed, &app.manners, app.count_follower()))
+    Ok(event_stream(feed, &app.manners, app.count_follower()?))
 }
 
 /// A session that is not there is said so in this server's words.

@@ -10,7 +10,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::stream;
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use crate::http::metrics::Metrics;
 use crate::http::time::within;
@@ -30,20 +30,23 @@ pub(in crate::http) fn broken_off() -> Piece {
     Err(io::ErrorKind::ConnectionAborted.into())
 }
 
-/// Somebody who follows, counted for as long as this lives.
+/// A follower, counted for as long as this lives, and its place among the streams.
 #[derive(Debug)]
-pub(in crate::http) struct FollowerCount(Arc<Metrics>);
+pub(in crate::http) struct FollowerCount {
+    metrics: Arc<Metrics>,
+    _place: Option<OwnedSemaphorePermit>,
+}
 
 impl FollowerCount {
-    pub(in crate::http) fn new(metrics: &Arc<Metrics>) -> Self {
+    pub(in crate::http) fn new(metrics: &Arc<Metrics>, place: Option<OwnedSemaphorePermit>) -> Self {
         metrics.followers.add(1);
-        FollowerCount(metrics.clone())
+        FollowerCount { metrics: metrics.clone(), _place: place }
     }
 }
 
 impl Drop for FollowerCount {
     fn drop(&mut self) {
-        self.0.followers.sub(1);
+        self.metrics.followers.sub(1);
     }
 }
 

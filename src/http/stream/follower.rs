@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::task::JoinError;
 
 use super::frame::Frame;
@@ -91,6 +91,8 @@ pub(in crate::http) struct Follower {
     waits: Waits,
     /// How often it looked whether a dead run has ended.
     looks: u32,
+    /// The right to hold its file open between two reads, while it is behind.
+    file_place: Option<OwnedSemaphorePermit>,
 }
 
 impl Follower {
@@ -101,7 +103,8 @@ impl Follower {
         let shared = Some(after_seq).filter(|seq| *seq > 0 && is_live).and_then(|seq| tail.place_behind(seq));
         let stage = shared.map_or(Stage::Unopened(0), Stage::CaughtUp);
         let hub = hub.clone();
-        Follower { hub, tail, news, stage, after_seq, last_seq: after_seq, last_end: None, waits, looks: 0 }
+        let (last_seq, last_end, looks, file_place) = (after_seq, None, 0, None);
+        Follower { hub, tail, news, stage, after_seq, last_seq, last_end, waits, looks, file_place }
     }
 
     /// The last event that it was given, or said to have.
@@ -179,6 +182,10 @@ impl Follower {
     }
 
     fn begin_reading(&mut self) {
+        if self.file_place.is_none() {
+            self.file_place = self.hub.reader_files.clone().try_acquire_owned().ok();
+        }
+        let keeps_file = self.file_place.is_some();
         let (store, tail, after) = (self.hub.store().clone(), self.tail.clone(), After::Seq(self.last_seq));
         let waits = self.waits;
         let stage = std::mem::replace(&mut self.stage, Stage::Failed);
@@ -190,6 +197,9 @@ impl Follower {
             };
             let batch = read_batch(&mut follow, &tail.run, waits != Waits::No)?;
             let is_left = waits == Waits::ForTheEnd && batch.is_caught_up && !batch.is_over && follow.is_abandoned()?;
+            if !keeps_file && !batch.is_caught_up {
+                follow.rest();
+            }
             Ok((batch, is_left, follow))
         }));
     }
@@ -223,12 +233,15 @@ impl Follower {
             }
             false => Stage::CaughtUp(follow.read_to()),
         };
+        if !matches!(self.stage, Stage::Behind(_) | Stage::Pausing(_)) {
+            self.file_place = None;
+        }
         (!frames.is_empty()).then_some(Next::Frames(frames))
     }
 
     /// Shares the tail, if that has everything from here on; else goes on reading.
     fn join(&self, follow: Box<Follow>) -> Stage {
-        self.tail.join(follow, &self.hub.desk).map_or_else(Stage::Behind, Stage::CaughtUp)
+        self.tail.join(follow, &self.hub).map_or_else(Stage::Behind, Stage::CaughtUp)
     }
 
     fn take_offer(&mut self, place: u64, offer: Offer) -> Option<Next> {

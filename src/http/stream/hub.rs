@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
-use tokio::sync::broadcast;
+use tokio::sync::{Semaphore, broadcast};
 
 use super::list::ListTail;
 use super::tail::Tail;
@@ -35,17 +35,25 @@ pub(in crate::http) struct Hub {
     pub(in crate::http) desk: Arc<Desk>,
     pub(in crate::http) metrics: Arc<Metrics>,
     pub(in crate::http) list: Arc<ListTail>,
+    /// Journal files that readers may hold open between two reads.
+    pub(super) reader_files: Arc<Semaphore>,
     tails: Mutex<HashMap<(SessionId, RunId), Weak<Tail>>>,
     sessions: Mutex<HashMap<SessionId, Weak<broadcast::Sender<SessionNews>>>>,
 }
 
 impl Hub {
-    pub(in crate::http) fn new(store: &Store, desk: Arc<Desk>, metrics: Arc<Metrics>) -> Arc<Self> {
+    pub(in crate::http) fn new(
+        store: &Store,
+        desk: Arc<Desk>,
+        metrics: Arc<Metrics>,
+        reader_files_max: usize,
+    ) -> Arc<Self> {
         let hub = Arc::new(Hub {
             store: store.clone(),
             desk,
             metrics,
             list: Arc::new(ListTail::default()),
+            reader_files: Arc::new(Semaphore::new(reader_files_max)),
             tails: Mutex::default(),
             sessions: Mutex::default(),
         });

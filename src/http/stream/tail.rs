@@ -6,9 +6,10 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 
 use super::frame::Frame;
+use super::hub::Hub;
 use crate::http::desk::Desk;
 use crate::http::time::within;
 use crate::model::{RunId, SessionId, TerminalState};
@@ -175,7 +176,7 @@ impl Tail {
 
     /// Somebody has read everything up to here and goes on with the tail. The `Follow` of the first becomes the tail's
     /// own. One who is not even there where the ring begins gets its own back.
-    pub(in crate::http) fn join(self: &Arc<Self>, follow: Box<Follow>, desk: &Arc<Desk>) -> Result<u64, Box<Follow>> {
+    pub(in crate::http) fn join(self: &Arc<Self>, follow: Box<Follow>, hub: &Hub) -> Result<u64, Box<Follow>> {
         let place = follow.read_to();
         let mut ring = self.ring.lock();
         if ring.has_reader {
@@ -185,7 +186,8 @@ impl Tail {
         ring.has_reader = true;
         drop(ring);
         let (tail, bell) = (Arc::downgrade(self), self.bell.clone());
-        tokio::spawn(Pump { tail, bell, run: self.run.clone(), desk: desk.clone() }.run(*follow));
+        let (desk, reader_files) = (hub.desk.clone(), hub.reader_files.clone());
+        tokio::spawn(Pump { tail, bell, run: self.run.clone(), desk, reader_files }.run(*follow));
         Ok(place)
     }
 
@@ -275,6 +277,7 @@ struct Pump {
     bell: Arc<Notify>,
     run: RunId,
     desk: Arc<Desk>,
+    reader_files: Arc<Semaphore>,
 }
 
 impl Pump {
@@ -284,7 +287,9 @@ impl Pump {
         follow.pass_over_nothing();
         let mut last_end = None;
         let mut silence = Duration::ZERO;
+        let mut file_place = None;
         while self.tail.strong_count() > 0 {
+            file_place = file_place.or_else(|| self.reader_files.clone().try_acquire_owned().ok());
             let Some((read, given_back)) = self.read(follow).await else { return self.fail() };
             follow = given_back;
             let Ok(batch) = read else { return self.fail() };
@@ -299,8 +304,12 @@ impl Pump {
                 return tail.end(Some(last_end.map_or(Ended::Gone, Ended::As)));
             }
             drop(tail);
+            if file_place.is_none() {
+                follow.rest();
+            }
             if batch.is_caught_up {
                 silence = self.wait(silence, &mut follow).await;
+                file_place = file_place.filter(|_| silence <= REST_AFTER);
             }
         }
     }

@@ -1,15 +1,15 @@
 //! Run journals as files: created once, appended to by one writer, cut back to whole lines before anything is added.
 
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::overlay::{PatchedBytes, Patches};
+use super::overlay::Patches;
+use super::reader::{JournalFile, PatchedBytes, SyncGuard};
 use super::record::RunRecord;
 use super::suspect_files::SuspectFiles;
 use super::tail::{FoundTail, find_tail};
 use super::write::{self, open_plain};
-use super::{FileStorage, Storage};
+use super::{FileStorage, Purpose, Storage};
 use crate::format::LineShape;
 use crate::limits::LINE_BYTES_MAX;
 use crate::model::{RunId, SessionId};
@@ -223,16 +223,23 @@ impl FileStorage {
     ) -> Result<Option<Box<dyn JournalBytes>>, StorageError> {
         let path = self.layout.journal(session, run);
         let patches = self.patches(session, run)?;
-        let file = open_plain(&*self.disk, &path)?.map(|(file, _)| file);
+        let file = open_plain(&*self.disk, &path)?.map(|(file, _)| JournalFile::new(file, path, self.sync_guard()));
         if self.is_deleted(session)? {
             return Ok(None);
         }
         Ok(match (file, patches) {
-            (Some(file), None) => Some(Box::new(FileBytes { file, path })),
+            (Some(file), None) => Some(Box::new(file)),
             (None, None) => None,
             (None, Some(patches)) if !patches.starts() => None,
-            (file, Some(patches)) => Some(Box::new(PatchedBytes { file, path, patches: patches.clone() })),
+            (file, Some(patches)) => Some(Box::new(PatchedBytes { file, patches })),
         })
+    }
+
+    /// What keeps a reader from showing what a durable writer of another process has not synced.
+    fn sync_guard(&self) -> Option<SyncGuard> {
+        // The doctor shows no events.
+        let shows_events = self.lock.is_none() && self.purpose == Purpose::Serve;
+        shows_events.then(|| SyncGuard::new(&self.disk, &self.layout, &self.boot_id))
     }
 
     /// What a reader has to see of a run beside its file, unless the run was removed.
@@ -416,16 +423,4 @@ fn whole_lines(lines: &[u8], taken: usize) -> usize {
         return taken;
     }
     memchr::memrchr(b'\n', &lines[..taken]).map_or(0, |at| at + 1)
-}
-
-#[derive(Debug)]
-pub(super) struct FileBytes {
-    pub(super) file: Box<dyn DiskFile>,
-    pub(super) path: PathBuf,
-}
-
-impl JournalBytes for FileBytes {
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, StorageError> {
-        self.file.read_at(buffer, offset).attempt("read", &self.path)
-    }
 }

@@ -9,6 +9,7 @@ mod listing;
 mod log_scan;
 mod options;
 mod overlay;
+mod reader;
 mod record;
 mod repair_ops;
 mod replay;
@@ -29,7 +30,6 @@ use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 
 pub use self::checks::{IdentityFound, LogFound};
-use self::journals::FileBytes;
 pub use self::listing::{DirectoryListing, RecordFound, RunFound, SessionFound, Strays};
 use self::log_scan::store_of_log;
 pub use self::options::{FilesOptions, Mode, Purpose};

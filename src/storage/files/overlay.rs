@@ -8,9 +8,8 @@ use super::replay::{Patch, Rebuilt};
 use super::withheld::Withheld;
 use super::write::open_plain;
 use crate::model::{RunId, SessionId};
-use crate::storage::contract::JournalBytes;
-use crate::storage::disk::{Disk, DiskFile, read_full};
-use crate::storage::error::{Attempt, StorageError};
+use crate::storage::disk::Disk;
+use crate::storage::error::StorageError;
 use crate::storage::layout::Layout;
 
 /// The run id that comes before all others.
@@ -102,29 +101,12 @@ impl Patches {
         if self.instead_of.is_some() { self.end() } else { self.end().max(len) }
     }
 
-    fn end(&self) -> u64 {
-        self.lines.iter().map(|(offset, bytes)| offset + bytes.len() as u64).max().unwrap_or(0)
-    }
-}
-
-/// A journal's bytes as a replay of the log would leave them.
-#[derive(Debug)]
-pub(super) struct PatchedBytes {
-    pub(super) file: Option<Box<dyn DiskFile>>,
-    pub(super) path: std::path::PathBuf,
-    pub(super) patches: Arc<Patches>,
-}
-
-impl JournalBytes for PatchedBytes {
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, StorageError> {
-        let from_file = match &self.file {
-            Some(file) => read_full(&**file, buffer, offset).attempt("read", &self.path)?,
-            None => 0,
-        };
-        let patched_to = self.patches.len_of(offset + from_file as u64).saturating_sub(offset);
+    /// Lays them over what was read of a file at an offset, and returns how many bytes that are then.
+    pub(super) fn lay_over(&self, buffer: &mut [u8], from_file: usize, offset: u64) -> usize {
+        let patched_to = self.len_of(offset + from_file as u64).saturating_sub(offset);
         let len = patched_to.min(buffer.len() as u64) as usize;
         buffer[from_file.min(len)..len].fill(0);
-        for (start, bytes) in &self.patches.lines {
+        for (start, bytes) in &self.lines {
             let from = (*start).max(offset);
             let to = (start + bytes.len() as u64).min(offset + len as u64);
             if from < to {
@@ -132,6 +114,10 @@ impl JournalBytes for PatchedBytes {
                 buffer[(from - offset) as usize..(to - offset) as usize].copy_from_slice(source);
             }
         }
-        Ok(len)
+        len
+    }
+
+    fn end(&self) -> u64 {
+        self.lines.iter().map(|(offset, bytes)| offset + bytes.len() as u64).max().unwrap_or(0)
     }
 }

@@ -3,9 +3,10 @@
 
 use std::path::{Path, PathBuf};
 
+use super::reader::JournalFile;
 use super::record::RunRecord;
 use super::write::open_plain;
-use super::{FileBytes, FileStorage, Purpose};
+use super::{FileStorage, Purpose};
 use crate::limits::READ_CHUNK_BYTES;
 use crate::model::{RunId, SessionId};
 use crate::storage::contract::{Birth, JournalBytes};
@@ -48,7 +49,7 @@ impl NewJournal<'_> {
     pub fn written(&mut self) -> Result<Box<dyn JournalBytes>, StorageError> {
         self.flush()?;
         let file = self.storage.disk.open(&self.temp, Access::Read).attempt("open", &self.temp)?;
-        Ok(Box::new(FileBytes { file, path: self.temp.clone() }))
+        Ok(Box::new(JournalFile::new(file, self.temp.clone(), None)))
     }
 
     /// Keeps the old journal and puts this one in its place. Gives the place of the kept one.
@@ -275,7 +276,7 @@ impl FileStorage {
     pub fn kept_bytes(&self, relative: &Path) -> Result<Option<Box<dyn JournalBytes>>, StorageError> {
         let path = self.layout.root().join(relative);
         let found = open_plain(&*self.disk, &path)?;
-        Ok(found.map(|(file, _)| Box::new(FileBytes { file, path }) as Box<dyn JournalBytes>))
+        Ok(found.map(|(file, _)| Box::new(JournalFile::new(file, path, None)) as Box<dyn JournalBytes>))
     }
 }
 
