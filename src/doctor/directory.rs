@@ -93,6 +93,15 @@ impl Ward<'_> {
                 finding
                     .says("events of this journal are only in the commit log; other programs do not see them", REPLAY)
             }
+            LogFound::Withheld { session, run, file, offset, kept } => {
+                let finding =
+                    Finding::new(Code::LogNotReplayed, Severity::Warning, file).of_run(&session, &run).at(offset);
+                let kept = kept.display();
+                let message = format!(
+                    "this journal could not be written; acknowledged events of it are in {kept}, and are shown from there"
+                );
+                finding.says(message, "put them into the journal, if it can be written by then")
+            }
             LogFound::Conflict { session, run, file, offset } => {
                 let finding =
                     Finding::new(Code::DuplicateSeq, Severity::Damage, file).of_run(&session, &run).at(offset);

@@ -9,7 +9,7 @@ use super::transcript::Transcript;
 use super::ward::{Examined, NewDocument, Treatment, Ward};
 use crate::format::{Scanner, Unreadable, read_session};
 use crate::model::{List, Session, SessionId};
-use crate::storage::{Document, Layout, SessionFound, StorageError, Strays};
+use crate::storage::{Document, Layout, OpenToOthers, SessionFound, StorageError, Strays};
 
 impl Ward<'_> {
     /// Looks at one session.
@@ -170,19 +170,27 @@ impl Ward<'_> {
             told.tell(finding.says(message, words_for_temp(&file)));
             told.treatments.extend(self.wants(Code::StaleTemp).then_some(Treatment::Temp(file)));
         }
-        for (file, rights) in strays.open {
-            let may_change = rights & 0o022 != 0;
+        for OpenToOthers { file, mode, is_ours } in strays.open {
+            let may_change = mode & 0o022 != 0;
             let (severity, what) = match may_change {
                 true => (Severity::Warning, "read and change"),
                 false => (Severity::Info, "look at"),
             };
             let finding = of_session(Finding::new(Code::OpenPermissions, severity, file.clone()));
-            let message = format!("others than its owner may {what} this (mode ...{rights:02o})");
-            told.tell(finding.says(message, "leave it to its owner alone"));
-            let is_treated = self.wants(Code::OpenPermissions) && !self.is_live;
-            told.treatments.extend(is_treated.then_some(Treatment::Private(file)));
+            let message = format!("others than its owner may {what} this (mode {mode:04o})");
+            told.tell(match is_ours {
+                true => finding.says(message, words_for_mode(mode)),
+                false => finding.leaves(message, "it is another program's file"),
+            });
+            let is_treated = is_ours && self.wants(Code::OpenPermissions) && !self.is_live;
+            told.treatments.extend(is_treated.then_some(Treatment::Private(file, mode)));
         }
     }
+}
+
+/// What is done about a file that others than its owner may open.
+pub(super) fn words_for_mode(mode: u32) -> String {
+    format!("leave it to its owner alone: mode {mode:04o} becomes {:04o}", mode & !0o077)
 }
 
 /// What is done about a file that somebody did not finish writing.

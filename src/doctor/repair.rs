@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::examine::words_for_temp;
+use super::examine::{words_for_mode, words_for_temp};
 use super::finding::{Code, Finding, Severity, set_or_null};
 use super::options::DoctorOptions;
 use super::report::Report;
@@ -136,7 +136,7 @@ pub fn repair_on(disk: SharedDisk, root: &Path, options: &DoctorOptions) -> Resu
     let files = open(disk, root, options, Mode::Write)?;
     let ward = Ward::new(files, options, false)?;
     actions.truncate(by_opening);
-    actions.iter_mut().for_each(|action| action.outcome = Some(Outcome::Done { kept: None }));
+    actions.iter_mut().for_each(|action| action.outcome = Some(ward.outcome_of_opening(action)));
     // What lies there now is looked at again: opening the directory has changed it, and so may others have before.
     let drawn = draw_up(&ward)?;
     let mut scanner = idle_scanner();
@@ -234,8 +234,8 @@ impl Ward<'_> {
                 Action::new(new.codes.iter().copied(), self.relative(layout.sidecar(id)), &new.words.join("; "))
             }
             (Treatment::Temp(file), _) => Action::new([Code::StaleTemp], file.clone(), words_for_temp(file)),
-            (Treatment::Private(file), _) => {
-                Action::new([Code::OpenPermissions], file.clone(), "leave it to its owner alone")
+            (Treatment::Private(file, mode), _) => {
+                Action::new([Code::OpenPermissions], file.clone(), &words_for_mode(*mode))
             }
             (Treatment::Journal(_) | Treatment::Document(_), None) => unreachable!("these belong to a session"),
         };
@@ -292,7 +292,7 @@ impl Ward<'_> {
             }
             (Treatment::Document(new), Some(id)) => self.replace_document(id, &new),
             (Treatment::Temp(file), _) => self.files.set_temp_aside(&file).map_err(|error| with_cause(&error)),
-            (Treatment::Private(file), _) => {
+            (Treatment::Private(file, _), _) => {
                 self.files.make_private(&file).map(|_| None).map_err(|error| with_cause(&error))
             }
             (Treatment::Journal(_) | Treatment::Document(_), None) => unreachable!("these belong to a session"),
@@ -329,6 +329,19 @@ impl Ward<'_> {
             ..Action::new([finding.code], finding.file.clone(), &finding.repair)
         };
         findings.iter().filter(is_done).map(action).collect()
+    }
+
+    /// What became of something that opening the directory should have done: what it could not do, it has found.
+    fn outcome_of_opening(&self, action: &Action) -> Outcome {
+        let is_about = |finding: &&crate::storage::Finding| {
+            let is_undone = matches!(finding.code, "deleted_leftover" | "log_not_replayed" | "bad_json");
+            let is_same = finding.file == action.file || finding.session.is_some() && finding.session == action.session;
+            is_undone && is_same && action.codes.iter().any(|code| code.as_str() == finding.code)
+        };
+        match self.storage.findings().iter().find(is_about) {
+            Some(finding) => Outcome::Failed { why: finding.message.clone() },
+            None => Outcome::Done { kept: None },
+        }
     }
 
     fn index_action(&self, findings: &[Finding]) -> Option<Action> {

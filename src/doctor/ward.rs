@@ -98,8 +98,8 @@ pub(super) enum Treatment {
     Document(NewDocument),
     /// Keep a file that somebody did not finish writing.
     Temp(PathBuf),
-    /// Take a file's rights from others.
-    Private(PathBuf),
+    /// Take the permissions of others from a file with this mode.
+    Private(PathBuf, u32),
 }
 
 /// A session's document as it should be.

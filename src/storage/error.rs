@@ -206,6 +206,8 @@ fn advice(cause: &io::Error) -> &'static str {
         io::ErrorKind::PermissionDenied => " (give this user access to it)",
         _ if cause.raw_os_error() == Some(EIO) => " (the device fails: look at the system's log)",
         io::ErrorKind::IsADirectory | io::ErrorKind::NotADirectory => " (something else lies in its place)",
+        io::ErrorKind::CrossesDevices => " (_trash and _kept must lie on the file system of the data directory)",
+        _ if is_no_descriptor(cause) => " (too many files are open: raise `ulimit -n`, or try again)",
         _ => "",
     }
 }

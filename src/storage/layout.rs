@@ -13,7 +13,11 @@ pub struct Layout {
 /// What the files that are being written are called until they are whole.
 pub(super) const TEMP_PREFIX: &str = "_tmp-";
 
-/// The same for whoever repairs: what such a file holds is still elsewhere, whatever became of the repair.
+/// What lies in the data directory beside the documents.
+const OUR_FILES: [&str; 3] = ["_lastword.json", "_sessions.index", "_lock"];
+const OUR_DIRECTORIES: [&str; 6] = ["_run_journal", "_commit_log", "_tombstones", "_trash", "_kept", "_groups"];
+
+/// The same for a repair: what such a file holds is still elsewhere, whatever became of the repair.
 pub(super) const REPAIR_TEMP_PREFIX: &str = "_tmp-repair-";
 
 impl Layout {
@@ -63,6 +67,28 @@ impl Layout {
     pub fn is_repair_temp(name: &str) -> bool {
         let rest = name.strip_prefix(REPAIR_TEMP_PREFIX).unwrap_or_default();
         rest.len() == 32 && rest.bytes().all(|byte| byte.is_ascii_hexdigit())
+    }
+
+    /// Whether a path, from the data directory on, names something of ours: a document, a journal, or what we keep beside them.
+    /// Backups, lists and configurations of others are not, nor is any other file that lies there.
+    pub fn is_ours(relative: &Path) -> bool {
+        let names: Vec<&str> = relative.iter().filter_map(|part| part.to_str()).collect();
+        match names.as_slice() {
+            ["."] => true,
+            [name] => {
+                let is_known = OUR_FILES.contains(name) || OUR_DIRECTORIES.contains(name);
+                is_known || Layout::session_of(name).is_some() || name.starts_with(TEMP_PREFIX) && Layout::is_temp(name)
+            }
+            ["_run_journal", session] => SessionId::parse(session).is_ok(),
+            ["_run_journal", _, name] => {
+                let is_run = Layout::run_of(name).is_some() || Layout::run_of_record(name).is_some();
+                is_run || name.starts_with(TEMP_PREFIX) && Layout::is_temp(name)
+            }
+            ["_commit_log", name] => Layout::segment_index_of(name).is_some(),
+            ["_tombstones", name] => Layout::session_of(name).is_some(),
+            ["_groups" | "_kept" | "_trash", ..] => true,
+            _ => false,
+        }
     }
 
     /// Whether a kept file of this name is a version of its session.
@@ -229,6 +255,38 @@ mod tests {
             ["_tmp-x.run", "_tmp-x.jsonl", "a.tmp.b.jsonl", "_a.tmp.b.run", "tmp.json", "_tmp-x.jsonl-5-00000000"]
         {
             assert!(!Layout::is_temp(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn files_of_others_are_told_from_ours() {
+        for ours in [
+            ".",
+            "a.json",
+            "_lock",
+            "_kept",
+            "_run_journal/a",
+            "_run_journal/a/r.jsonl",
+            "_run_journal/a/_r.run",
+            "_commit_log/segment-0001",
+            "_tombstones/a.json",
+            "_kept/a/anything",
+            "_tmp-0123456789abcdef0123456789abcdef",
+        ] {
+            assert!(Layout::is_ours(Path::new(ours)), "{ours}");
+        }
+        for others in [
+            "notes.txt",
+            "a.json.bak",
+            "_index.json",
+            "_lastword.toml",
+            "secrets/key",
+            "_run_journal/a/notes.txt",
+            "_run_journal/a/b/c.jsonl",
+            "_commit_log/other",
+            "deploy.sh",
+        ] {
+            assert!(!Layout::is_ours(Path::new(others)), "{others}");
         }
     }
 

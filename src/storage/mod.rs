@@ -31,8 +31,8 @@ pub use error::StorageError;
 #[cfg(feature = "run")]
 pub(crate) use error::is_no_descriptor;
 pub use files::{
-    DirectoryListing, FileStorage, FilesOptions, IdentityFound, LogFound, Mode, NewJournal, Purpose, RecordFound,
-    RunFound, SessionFound, Strays,
+    DirectoryListing, FileStorage, FilesOptions, IdentityFound, LogFound, Mode, NewJournal, OpenToOthers, Purpose,
+    RecordFound, RunFound, SessionFound, Strays,
 };
 pub use finding::{Finding, OnFinding};
 pub use layout::Layout;

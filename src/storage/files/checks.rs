@@ -9,7 +9,7 @@ use super::write::{open_plain, read_small};
 use super::{FORMAT_VERSION, FileStorage, Identity};
 use crate::model::{RunId, SessionId};
 use crate::storage::disk::{DiskFile, read_full};
-use crate::storage::error::{Attempt, StorageError};
+use crate::storage::error::StorageError;
 
 /// What the store's identity says. Paths from the data directory on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,6 +48,19 @@ pub enum LogFound {
         file: PathBuf,
         /// Where the first of them belongs.
         offset: u64,
+    },
+    /// Acknowledged events are kept apart from this journal, because it could not be written.
+    Withheld {
+        /// The session.
+        session: SessionId,
+        /// The run.
+        run: RunId,
+        /// The journal.
+        file: PathBuf,
+        /// Where the first of them belongs.
+        offset: u64,
+        /// Where they are kept.
+        kept: PathBuf,
     },
     /// Other bytes stand in a journal where events belong that it holds.
     Conflict {
@@ -124,9 +137,10 @@ impl FileStorage {
             // What lies there and is no file is told by whoever reads that run.
             if !self.is_removed(session, run).unwrap_or(false) {
                 is_live = true;
-                found.extend(self.compare_with_log(session, run, &contents)?);
+                found.extend(self.compare_with_log(session, run, &contents));
             }
         }
+        found.extend(self.look_at_withheld()?);
         if is_live && found.len() == before {
             let newest = scan.own.last().map_or(0, |file| file.index);
             found.push(LogFound::NotRetired { file: segment(newest) });
@@ -134,12 +148,19 @@ impl FileStorage {
         Ok(found)
     }
 
-    fn compare_with_log(
-        &self,
-        session: &SessionId,
-        run: &RunId,
-        contents: &LogContents<'_>,
-    ) -> Result<Option<LogFound>, StorageError> {
+    fn look_at_withheld(&self) -> Result<Vec<LogFound>, StorageError> {
+        let withheld = self.read_withheld()?;
+        let found = withheld.iter().map(|((session, run), lines)| LogFound::Withheld {
+            file: self.layout.relative(&self.layout.journal(session, run)),
+            kept: self.layout.relative(&self.layout.kept_records(session, run)),
+            offset: lines.lines.first().map_or(0, |(offset, _)| *offset),
+            session: session.clone(),
+            run: run.clone(),
+        });
+        Ok(found.collect())
+    }
+
+    fn compare_with_log(&self, session: &SessionId, run: &RunId, contents: &LogContents<'_>) -> Option<LogFound> {
         let path = self.layout.journal(session, run);
         let found = open_plain(&*self.disk, &path).unwrap_or_default();
         let len = found.as_ref().map_or(0, |(_, stat)| stat.len);
@@ -148,13 +169,15 @@ impl FileStorage {
         let (session, run, file) = (session.clone(), run.clone(), self.layout.relative(&path));
         let Some((open, _)) = found else {
             let first = patch.lines.first().map(|(offset, _)| *offset);
-            return Ok(first.map(|offset| LogFound::Behind { session, run, file, offset }));
+            return first.map(|offset| LogFound::Behind { session, run, file, offset });
         };
-        if let Some(rebuilt) = patch.rebuilt(&*open, len).attempt("read", &path)? {
-            return Ok(Some(LogFound::Conflict { session, run, file, offset: rebuilt.conflict() }));
+        // One that cannot be read is reported with its run.
+        let rebuilt = patch.rebuilt(&*open, len).ok()?;
+        if let Some(rebuilt) = rebuilt {
+            return Some(LogFound::Conflict { session, run, file, offset: rebuilt.conflict() });
         }
-        let missing = first_missing(&patch, &*open).attempt("read", &path)?;
-        Ok(missing.map(|offset| LogFound::Behind { session, run, file, offset }))
+        let missing = first_missing(&patch, &*open).unwrap_or_default();
+        missing.map(|offset| LogFound::Behind { session, run, file, offset })
     }
 }
 

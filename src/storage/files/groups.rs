@@ -51,7 +51,10 @@ impl FileStorage {
             let path = folder.join(&entry.name);
             match write::read_small::<ProcessGroup>(&*self.disk, &path) {
                 Ok(group) => groups.extend(group),
-                Err(StorageError::Damaged { .. }) => self.raw.remove_file(&path).attempt("remove", &path)?,
+                Err(StorageError::Damaged { .. }) => {
+                    // If it cannot be removed, it is passed over again the next time.
+                    let _ = self.raw.remove_file(&path);
+                }
                 Err(_) => {}
             }
         }

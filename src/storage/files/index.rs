@@ -1,5 +1,6 @@
 //! The index's file: written without a sync, because whoever reads it believes only what the documents confirm.
 
+use std::io;
 use std::sync::atomic::Ordering;
 
 use super::write::{self, open_plain};
@@ -60,7 +61,13 @@ impl FileStorage {
         if optional(self.disk.stat(&path)).attempt("look at", &path)?.is_some() {
             let kept = self.layout.kept();
             self.ensure_dirs(&kept)?;
-            self.move_part(&path, &kept.join(format!("{}-index.json", self.clock.now().micros())))?;
+            let moved = self.move_part(&path, &kept.join(format!("{}-index.json", self.clock.now().micros())));
+            match moved {
+                Err(StorageError::Io { source, .. }) if source.kind() == io::ErrorKind::CrossesDevices => {
+                    self.copy_away(&kept, &path)?;
+                }
+                moved => moved?,
+            }
         }
         self.is_listed_by_us.store(true, Ordering::Release);
         Ok(())

@@ -15,8 +15,19 @@ use crate::storage::layout::{Layout, TEMP_PREFIX};
 pub struct Strays {
     /// Files that somebody did not finish writing.
     pub temps: Vec<PathBuf>,
-    /// What others than the owner may look at or change, with their rights.
-    pub open: Vec<(PathBuf, u32)>,
+    /// What others than the owner may look at or change.
+    pub open: Vec<OpenToOthers>,
+}
+
+/// A file or directory that others than its owner may look at or change. Never a link, nor what lies beyond one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenToOthers {
+    /// The path, from the data directory on.
+    pub file: PathBuf,
+    /// Its permission bits.
+    pub mode: u32,
+    /// Whether it is of our making. The others are left alone.
+    pub is_ours: bool,
 }
 
 /// All that lies in a data directory.
@@ -101,7 +112,7 @@ impl FileStorage {
         self.note_folders(&self.layout.kept(), &HashSet::new(), &mut found);
         for folder in [self.layout.tombstones(), self.layout.commit_log(), self.layout.trash()] {
             for (entry, stat) in or_trouble(&mut found.troubles, &self.layout, &folder, self.look_into(&folder)) {
-                found.strays.note(&self.layout, &folder.join(&entry.name), &entry, &stat);
+                self.note_stray(&mut found.strays, &folder.join(&entry.name), &entry, &stat);
             }
         }
         // What was kept of a session that was deleted is no session.
@@ -111,10 +122,11 @@ impl FileStorage {
 
     fn note_root(&self, deleted: &HashSet<SessionId>, found: &mut DirectoryListing) -> Result<(), StorageError> {
         let root = self.layout.root();
-        found.strays.open.extend(open_to_others(&optional(self.disk.stat(root)).attempt("look at", root)?, root));
+        let stat = optional(self.disk.stat(root)).attempt("look at", root)?;
+        found.strays.open.extend(self.open_to_others(&stat, root));
         for (entry, stat) in self.look_into(root)? {
             let path = root.join(&entry.name);
-            found.strays.note(&self.layout, &path, &entry, &stat);
+            self.note_stray(&mut found.strays, &path, &entry, &stat);
             let session = Layout::session_of(&entry.name).or_else(|| Layout::session_of_backup(&entry.name));
             found.note_session(session, deleted, self.layout.relative(&path));
         }
@@ -125,7 +137,7 @@ impl FileStorage {
     fn note_folders(&self, above: &Path, deleted: &HashSet<SessionId>, found: &mut DirectoryListing) {
         for (entry, stat) in or_trouble(&mut found.troubles, &self.layout, above, self.look_into(above)) {
             let path = above.join(&entry.name);
-            found.strays.note(&self.layout, &path, &entry, &stat);
+            self.note_stray(&mut found.strays, &path, &entry, &stat);
             let session = SessionId::parse(&entry.name).ok().filter(|_| entry.is_dir);
             found.note_session(session, deleted, self.layout.relative(&path));
         }
@@ -139,7 +151,7 @@ impl FileStorage {
         let (mut with_journal, mut with_record) = (BTreeSet::new(), BTreeSet::new());
         let folder = self.layout.journals_of(session);
         for (entry, stat) in or_trouble(&mut found.troubles, &self.layout, &folder, self.look_into(&folder)) {
-            found.strays.note(&self.layout, &folder.join(&entry.name), &entry, &stat);
+            self.note_stray(&mut found.strays, &folder.join(&entry.name), &entry, &stat);
             with_journal.extend(Layout::run_of(&entry.name));
             with_record.extend(Layout::run_of_record(&entry.name));
         }
@@ -151,7 +163,10 @@ impl FileStorage {
         }
         let kept = self.layout.kept_of(session);
         for (entry, stat) in or_trouble(&mut found.troubles, &self.layout, &kept, self.look_into(&kept)) {
-            found.strays.note_kept(&self.layout, &kept.join(&entry.name), &entry, &stat);
+            // What was kept has the name of what it was, whatever that sounds like.
+            let is_dir = entry.is_dir || !entry.name.starts_with(TEMP_PREFIX);
+            let entry = DirEntry { is_dir, ..entry };
+            self.note_stray(&mut found.strays, &kept.join(&entry.name), &entry, &stat);
         }
         Ok(found)
     }
@@ -169,6 +184,39 @@ impl FileStorage {
             },
             Err(error) => RecordFound::Damaged(error.to_string()),
         })
+    }
+
+    fn note_stray(&self, strays: &mut Strays, path: &Path, entry: &DirEntry, stat: &io::Result<FileStat>) {
+        // A name that is no text cannot be told, nor opened.
+        if entry.name.contains(char::REPLACEMENT_CHARACTER) {
+            return;
+        }
+        if !entry.is_dir && Layout::is_temp(&entry.name) {
+            strays.temps.push(self.layout.relative(path));
+        }
+        strays.open.extend(self.open_to_others(&stat.as_ref().ok().copied(), path));
+    }
+
+    /// What others may do with a file or directory of ours, or of a program whose files we know. Other files are not looked
+    /// at.
+    fn open_to_others(&self, stat: &Option<FileStat>, path: &Path) -> Option<OpenToOthers> {
+        let stat = stat.filter(|stat| stat.kind != FileKind::Other && stat.open_to_others() != 0)?;
+        let relative = self.layout.relative(path);
+        let file = if relative.as_os_str().is_empty() { PathBuf::from(".") } else { relative };
+        let is_ours = Layout::is_ours(&file);
+        let is_known = is_ours || Layout::session_of_backup(&file.to_string_lossy()).is_some();
+        (is_known && !self.is_beyond_link(&file)).then_some(OpenToOthers { file, mode: stat.mode, is_ours })
+    }
+
+    /// Whether a path below the data directory leads over a link. The directory itself may be named by one, unless it is what
+    /// the path means.
+    fn is_beyond_link(&self, relative: &Path) -> bool {
+        let parts = relative.ancestors().filter(|part| !part.as_os_str().is_empty());
+        let mut parts = parts.map(|part| self.layout.root().join(part));
+        match relative == Path::new(".") {
+            true => self.disk.is_link(self.layout.root()).unwrap_or(true),
+            false => parts.any(|part| self.disk.is_link(&part).unwrap_or(true)),
+        }
     }
 
     /// What a folder holds; nothing if it is not there.
@@ -214,31 +262,4 @@ impl DirectoryListing {
             session => self.sessions.extend(session),
         }
     }
-}
-
-impl Strays {
-    fn note(&mut self, layout: &Layout, path: &Path, entry: &DirEntry, stat: &io::Result<FileStat>) {
-        let relative = layout.relative(path);
-        // A name that is no text cannot be told, nor opened.
-        if entry.name.contains(char::REPLACEMENT_CHARACTER) {
-            return;
-        }
-        if !entry.is_dir && Layout::is_temp(&entry.name) {
-            self.temps.push(relative.clone());
-        }
-        self.open.extend(open_to_others(&stat.as_ref().ok().copied(), &relative));
-    }
-
-    /// What was kept has the name of what it was, whatever that sounds like.
-    fn note_kept(&mut self, layout: &Layout, path: &Path, entry: &DirEntry, stat: &io::Result<FileStat>) {
-        let is_ours = entry.name.starts_with(TEMP_PREFIX);
-        let is_dir = entry.is_dir || !is_ours;
-        self.note(layout, path, &DirEntry { name: entry.name.clone(), is_dir }, stat);
-    }
-}
-
-/// Something that is neither file nor folder is nobody's conversation.
-fn open_to_others(stat: &Option<FileStat>, path: &Path) -> Option<(PathBuf, u32)> {
-    let open = stat.filter(|stat| stat.kind != FileKind::Other).map_or(0, |stat| stat.open_to_others());
-    (open != 0).then(|| (path.to_owned(), open))
 }

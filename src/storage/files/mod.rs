@@ -30,7 +30,7 @@ use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 
 pub use self::checks::{IdentityFound, LogFound};
-pub use self::listing::{DirectoryListing, RecordFound, RunFound, SessionFound, Strays};
+pub use self::listing::{DirectoryListing, OpenToOthers, RecordFound, RunFound, SessionFound, Strays};
 use self::log_scan::store_of_log;
 pub use self::options::{FilesOptions, Mode, Purpose};
 use self::overlay::Overlay;

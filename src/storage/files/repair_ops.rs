@@ -136,6 +136,16 @@ impl FileStorage {
         self.keep_file_as(folder, path, &name)
     }
 
+    /// Copies a file to the kept ones and removes it: they lie on another file system. A crash leaves the file, and perhaps
+    /// the copy.
+    pub(super) fn copy_away(&self, folder: &Path, path: &Path) -> Result<(), StorageError> {
+        let parent = path.parent().expect("a file lies in a directory");
+        let dir = self.directories.open(parent)?;
+        self.keep_file(folder, path)?;
+        self.disk.remove_file(path).attempt("remove", path)?;
+        dir.sync().synced(parent)
+    }
+
     /// Copies a file to the kept ones, durably. Its name tells its length and checksum, so that it is there once.
     fn keep_file_as(&self, folder: &Path, path: &Path, name: &str) -> Result<PathBuf, StorageError> {
         self.ensure_dirs(folder)?;
@@ -195,6 +205,7 @@ impl FileStorage {
     pub fn make_private(&self, relative: &Path) -> Result<u32, StorageError> {
         self.must_repair()?;
         let path = self.layout.root().join(relative);
+        let relative = if relative == Path::new(".") { Path::new("") } else { relative };
         self.disk.make_private(self.layout.root(), relative).attempt("make private", &path)
     }
 
