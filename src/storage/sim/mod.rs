@@ -453,4 +453,6 @@ impl fmt::Debug for SimDisk {
 }
 
 #[cfg(test)]
+mod setup_tests;
+#[cfg(test)]
 mod tests;
