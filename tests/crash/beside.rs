@@ -1,0 +1,114 @@
+//! Two processes on one directory: a lock file that is gone, readers beside a durable writer, readers across a repair.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use lastword::doctor::{self, DoctorOptions};
+use lastword::storage::sim::{Crash, SimDisk};
+use lastword::{
+    CommitOptions, Durability, Event, NewSession, Options, ReadOptions, SaveOptions, StorageError, Store, UserTurn,
+};
+
+use crate::ledger::{run_id, session_id};
+use crate::logged::{ALL, layout, logged, options_of, texts};
+use crate::machine::{DATA, USUAL, created, id, open, prepared};
+
+#[test]
+fn a_writer_whose_lock_file_was_removed_stops_before_it_writes_beside_another() {
+    for removes in [true, false] {
+        let (disk, _) = prepared(created);
+        let first = open(&disk).unwrap();
+        let run = first.begin_run(&id(), UserTurn::text("x").with_run(run_id("r1"))).unwrap();
+        run.append_durable(Event::token("one")).unwrap().wait().unwrap();
+        match removes {
+            true => disk.remove_file(Path::new("/data/_lock")).unwrap(),
+            false => disk.rename(Path::new("/data/_lock"), Path::new("/data/moved")).unwrap(),
+        }
+        let second = open(&disk).unwrap();
+        second.update(&id(), SaveOptions::default(), |session| session.set_text("title", "second")).unwrap();
+        let refused = run.append_durable(Event::token("two")).map(|appended| appended.wait());
+        assert!(!matches!(refused, Ok(Ok(_))), "it was acknowledged beside another writer");
+        let why = first.stopped_reason().expect("it stopped");
+        assert!(why.to_string().contains("lock"), "{why}");
+        let before = disk.operations();
+        for refused in [
+            first.update(&id(), SaveOptions::default(), |session| session.set_text("title", "first")).map(drop),
+            first.create(NewSession::titled("x")).map(drop),
+            first.delete(&id()),
+            first.commit(),
+        ] {
+            assert_eq!(refused.unwrap_err().code(), "stopped");
+        }
+        drop((run, first));
+        assert_eq!(disk.operations(), before, "it wrote, or retired the log of the other:\n{}", disk.log().join("\n"));
+        assert_eq!(second.get_session(&id()).unwrap().title(), "second");
+        second.resume_run(&id(), &run_id("r1")).unwrap().append(Event::token("three")).unwrap();
+    }
+}
+
+/// A document is changed by a store that has not committed since its lock file went.
+#[test]
+fn a_save_looks_at_the_lock_file_itself() {
+    let (disk, _) = prepared(created);
+    let store = open(&disk).unwrap();
+    disk.remove_file(Path::new("/data/_lock")).unwrap();
+    let refused = store.update(&id(), SaveOptions::default(), |session| session.set_text("title", "x")).unwrap_err();
+    assert_eq!(refused.code(), "stopped");
+    let note = || disk.files().get(Path::new("/data/_lock")).cloned();
+    assert_eq!(note(), None, "nothing was made in its place");
+}
+
+/// A reader in another process beside a durable writer shows only what a power cut cannot take back.
+#[test]
+fn a_reader_beside_a_durable_writer_makes_durable_what_it_shows() {
+    let disk = SimDisk::new();
+    let commit = CommitOptions { background: None, ..USUAL.log };
+    let options = Options { durability: Durability::Durable, commit, ..options_of(&disk) };
+    let store = Store::open_on(Arc::new(disk.clone()), DATA, options).unwrap();
+    store.create(NewSession::titled("x").with_id(id())).unwrap();
+    let run = store.begin_run(&id(), UserTurn::text("x").with_run(run_id("r"))).unwrap();
+    // Written, and not synced by anybody.
+    let _ticket = run.append_all(&[Event::token("one "), Event::token("two ")], Durability::Durable).unwrap();
+    let lost = disk.copy();
+    lost.power_cut(Crash::LoseAll);
+    assert!(lost.files()[&layout().journal(&id(), &run_id("r"))].is_empty(), "a power cut could take it back");
+    let read = |disk: &SimDisk| {
+        let reader = USUAL.open_to_read(disk).unwrap();
+        reader.read_events(&id(), &run_id("r"), ReadOptions::default()).map(|found| found.events.len())
+    };
+    assert_eq!(read(&disk).unwrap(), 2);
+    let kept = disk.copy();
+    kept.power_cut(Crash::LoseAll);
+    assert_eq!(read(&kept).unwrap(), 2, "it was shown, so it is there");
+    run.append_all(&[Event::token("three")], Durability::Durable).unwrap();
+    disk.break_syncs(disk.operations() + 1);
+    let refused = read(&disk).unwrap_err();
+    assert!(matches!(refused.storage(), Some(StorageError::SyncFailed { .. })), "{refused:?}");
+}
+
+#[test]
+fn a_reader_beside_a_buffered_writer_syncs_nothing() {
+    let (disk, _) = prepared(created);
+    let store = open(&disk).unwrap();
+    let run = store.begin_run(&id(), UserTurn::text("x").with_run(run_id("r"))).unwrap();
+    run.append(Event::token("one")).unwrap();
+    let before = disk.operations();
+    let reader = USUAL.open_to_read(&disk).unwrap();
+    assert_eq!(reader.read_events(&id(), &run_id("r"), ReadOptions::default()).unwrap().events.len(), 1);
+    assert_eq!(disk.operations(), before);
+}
+
+/// A reader that was opened before a repair sees what the repair made, not what the log held.
+#[test]
+fn a_reader_forgets_its_overlay_when_a_repair_was_made() {
+    let disk = logged();
+    disk.reboot();
+    let reader = USUAL.open_to_read(&disk).unwrap();
+    assert_eq!(texts(&reader, "a"), ALL, "laid over the journal");
+    let journal = layout().journal(&session_id("a"), &run_id("r"));
+    drop(open(&disk).unwrap());
+    let second = disk.files()[&journal].iter().position(|byte| *byte == b'\n').unwrap() as u64 + 1;
+    disk.rot(&journal, second + 30, 1).unwrap();
+    doctor::repair_on(Arc::new(disk.clone()), Path::new(DATA), &DoctorOptions::default()).unwrap();
+    assert_eq!(texts(&reader, "a"), [ALL[0], ALL[2]], "the damaged line was cut out");
+}

@@ -1,0 +1,83 @@
+//! Damage to what guards numbers: run records and the checksums of lines.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use lastword::doctor::{self, DoctorOptions};
+use lastword::storage::sim::SimDisk;
+use lastword::{Event, NewSession, ReadOptions, UserTurn};
+
+use crate::ledger::run_id;
+use crate::logged::layout;
+use crate::machine::{DATA, created, id, open, prepared};
+
+#[test]
+fn without_a_boot_id_a_run_whose_record_was_damaged_takes_no_more_events() {
+    let disk = SimDisk::new().without_boot_id();
+    let store = open(&disk).unwrap();
+    store.create(NewSession::titled("x").with_id(id())).unwrap();
+    let run = store.begin_run(&id(), UserTurn::text("x").with_run(run_id("r"))).unwrap();
+    (0..3).for_each(|_| drop(run.append(Event::token("word ")).unwrap()));
+    drop((run, store));
+    // The last line rots, so that its number must not be given again; and the record that would tell is damaged.
+    let journal = layout().journal(&id(), &run_id("r"));
+    let len = disk.files()[&journal].len() as u64;
+    disk.rot(&journal, len - 60, 2).unwrap();
+    disk.rot(layout().run_record(&id(), &run_id("r")), 20, 1).unwrap();
+    doctor::repair_on(Arc::new(disk.clone()), Path::new(DATA), &DoctorOptions::default()).unwrap();
+    let store = open(&disk).unwrap();
+    let refused = store.resume_run(&id(), &run_id("r")).unwrap_err();
+    assert_eq!(refused.code(), "fenced", "{refused:?}");
+}
+
+/// No flipped bit of the record of a removed run lets its id be taken again.
+#[test]
+fn a_damaged_record_frees_no_id() {
+    let (disk, _) = prepared(created);
+    let store = open(&disk).unwrap();
+    let run = store.adopt_run(&id(), &run_id("r")).unwrap();
+    run.append(Event::token("x")).unwrap();
+    drop(run);
+    store.remove_run(&id(), &run_id("r")).unwrap();
+    drop(store);
+    let record = layout().run_record(&id(), &run_id("r"));
+    let bits = disk.files()[&record].len() as u64 * 8;
+    for bit in 0..bits {
+        let disk = disk.copy();
+        disk.rot(&record, bit / 8, (bit % 8) as u8).unwrap();
+        let store = open(&disk).unwrap();
+        let turn = UserTurn::text("again").with_run(run_id("r"));
+        let refused = store.begin_run(&id(), turn).map(drop).unwrap_err();
+        assert_eq!(refused.code(), "exists", "bit {bit}: {refused:?}");
+    }
+}
+
+/// No flipped bit of a checksum turns a line of ours into one that is believed without.
+#[test]
+fn every_flipped_bit_of_a_checksum_is_damage() {
+    let (disk, _) = prepared(created);
+    let store = open(&disk).unwrap();
+    let run = store.adopt_run(&id(), &run_id("r")).unwrap();
+    for word in ["one", "two", "three"] {
+        run.append(Event::token(word)).unwrap();
+    }
+    drop((run, store));
+    let journal = layout().journal(&id(), &run_id("r"));
+    let lines: Vec<usize> = disk.files()[&journal].split_inclusive(|byte| *byte == b'\n').map(<[u8]>::len).collect();
+    for line in 0..3 {
+        let end: usize = lines[..=line].iter().sum();
+        for at in end - 19..end - 1 {
+            for bit in 0..8 {
+                let disk = disk.copy();
+                disk.rot(&journal, at as u64, bit).unwrap();
+                let store = open(&disk).unwrap();
+                let found = store.read_events(&id(), &run_id("r"), ReadOptions::default()).unwrap();
+                let what = format!("line {line}, byte {at}, bit {bit}: {found:?}");
+                assert!(!found.damage.is_empty(), "{what}");
+                assert_eq!(found.events.len(), 2, "{what}");
+                let run = store.resume_run(&id(), &run_id("r")).unwrap();
+                assert_eq!(run.append(Event::token("four")).unwrap().last_seq, 4, "{what}: a number was given again");
+            }
+        }
+    }
+}

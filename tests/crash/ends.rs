@@ -1,0 +1,110 @@
+//! The end of an answer is shown when it is durable and saved, and not before.
+
+use std::sync::Arc;
+
+use lastword::storage::sim::{Fault, SimDisk};
+use lastword::{After, Durability, Event, List, NewSession, Options, Outcome, ReadOptions, Store, UserTurn};
+
+use crate::ledger::run_id;
+use crate::logged::options_of;
+use crate::machine::{DATA, created, id, open, prepared};
+
+/// An end whose fsync failed is shown to no follower, whatever the store was told.
+#[test]
+fn an_end_whose_sync_failed_is_never_shown() {
+    for durability in [Durability::Buffered, Durability::Durable] {
+        let (disk, _) = prepared(created);
+        let options = Options { durability, ..options_of(&disk) };
+        let store = Store::open_on(Arc::new(disk.clone()), DATA, options).unwrap();
+        let run = store.begin_run(&id(), UserTurn::text("x").with_run(run_id("r"))).unwrap();
+        run.append(Event::token("word")).unwrap();
+        store.commit().unwrap();
+        let mut follow = store.follow(&id(), &run_id("r"), After::Start).unwrap();
+        assert_eq!(follow.poll().unwrap().unwrap().name, "token");
+        disk.break_syncs(disk.operations() + 1);
+        run.finish(Outcome::Completed).unwrap_err();
+        assert!(follow.poll().unwrap().is_none(), "{durability:?}: shown while the run is held");
+        drop(run);
+        assert!(follow.poll().unwrap().is_none(), "{durability:?}: shown when the run was let go");
+        assert!(!follow.is_over().unwrap());
+        let events = store.read_events(&id(), &run_id("r"), ReadOptions::default()).unwrap().events;
+        assert_eq!(events.len(), 1, "{durability:?}");
+        let mut late = store.follow(&id(), &run_id("r"), After::Start).unwrap();
+        assert_eq!(late.poll().unwrap().unwrap().name, "token");
+        assert!(late.poll().unwrap().is_none(), "{durability:?}: shown to a follower that came later");
+    }
+}
+
+/// An end for whose answer there is no room is shown when it is saved: by the next read, by a repeat, or for those who wait.
+#[test]
+fn an_end_is_shown_when_its_answer_is_saved() {
+    type Way = fn(&Store);
+    let ways: [(&str, Way); 3] = [
+        ("a read", |store| drop(store.get_session(&id()).unwrap())),
+        ("a repeat", |store| {
+            let run = store.resume_run(&id(), &run_id("r")).unwrap();
+            run.finish(Outcome::Completed).unwrap();
+        }),
+        ("a follower that asks", |store| {
+            let mut asking = store.follow(&id(), &run_id("r"), After::Start).unwrap();
+            while asking.poll().unwrap().is_some() {}
+            asking.is_over().unwrap();
+        }),
+    ];
+    for (name, save) in ways {
+        let (disk, _) = prepared(created);
+        let store = open(&disk).unwrap();
+        let run = store.begin_run(&id(), UserTurn::text("x").with_run(run_id("r"))).unwrap();
+        run.append_durable(Event::token("word")).unwrap().wait().unwrap();
+        let mut follow = store.follow(&id(), &run_id("r"), After::Start).unwrap();
+        follow.poll().unwrap().unwrap();
+        // The last line finds room, the answer does not.
+        let create = {
+            let probe = disk.copy();
+            let store = open(&probe).unwrap();
+            let run = store.resume_run(&id(), &run_id("r")).unwrap();
+            let before = probe.operations();
+            run.finish(Outcome::Completed).unwrap();
+            let log = probe.log();
+            let line = log.iter().rfind(|line| line.contains("create /data/_tmp")).unwrap();
+            line.split(' ').next().unwrap().parse::<u64>().unwrap() - before
+        };
+        disk.fail(disk.operations() + create, Fault::Enospc);
+        let refused = run.finish(Outcome::Completed).unwrap_err();
+        assert_eq!(refused.code(), "no_space", "{name}: {refused:?}\n{}", disk.log().join("\n"));
+        drop(run);
+        assert!(follow.poll().unwrap().is_none(), "{name}: shown before it is saved");
+        save(&store);
+        assert_eq!(follow.poll().unwrap().unwrap().name, "done", "{name}");
+        let session = store.get_session(&id()).unwrap();
+        assert_eq!((session.len(List::Messages), session.pending_turn()), (2, None), "{name}");
+    }
+}
+
+/// After a restart, a run under a lease whose journal holds its end is folded by the next read, not when the lease lapses.
+#[test]
+fn a_journal_that_holds_its_end_is_folded_by_the_next_read() {
+    let disk = SimDisk::new();
+    let store = open(&disk).unwrap();
+    store.create(NewSession::titled("x").with_id(id())).unwrap();
+    let turn = UserTurn { lease_seconds: Some(3_600.0), ..UserTurn::text("x").with_run(run_id("r")) };
+    let run = store.begin_run(&id(), turn).unwrap();
+    run.append(Event::token("word")).unwrap();
+    disk.stop_before(u64::MAX);
+    let probe = disk.copy();
+    let operations = {
+        let store = open(&probe).unwrap();
+        let run = store.resume_run(&id(), &run_id("r")).unwrap();
+        let before = probe.operations();
+        run.finish(Outcome::Completed).unwrap();
+        let log = probe.log();
+        let line = log.iter().rfind(|line| line.contains("create /data/_tmp")).unwrap();
+        line.split(' ').next().unwrap().parse::<u64>().unwrap() - before
+    };
+    disk.stop_before(disk.operations() + operations);
+    run.finish(Outcome::Completed).unwrap_err();
+    drop((run, store));
+    disk.kill();
+    let session = open(&disk).unwrap().get_session(&id()).unwrap();
+    assert_eq!((session.len(List::Messages), session.pending_turn()), (2, None));
+}
