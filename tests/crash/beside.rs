@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use lastword::doctor::{self, DoctorOptions};
+use lastword::storage::Disk;
 use lastword::storage::sim::{Crash, SimDisk};
 use lastword::{
     CommitOptions, Durability, Event, NewSession, Options, ReadOptions, SaveOptions, StorageError, Store, UserTurn,

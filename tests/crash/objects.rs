@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use lastword::doctor::{self, DoctorOptions};
 use lastword::storage::Access;
+use lastword::storage::Disk;
 use lastword::storage::sim::{Crash, SimDisk};
 use lastword::{Event, Finding, NewSession, SaveOptions, StorageError, Store};
 
