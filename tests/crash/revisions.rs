@@ -1,7 +1,7 @@
 //! Revisions: none is ever repeated, whatever the file system does with inodes and times.
 
-use lastword::storage::Access;
 use lastword::storage::sim::{Crash, SimDisk};
+use lastword::storage::{Access, Disk};
 use lastword::{NewSession, Revision, SaveOptions};
 
 use crate::logged::layout;
