@@ -1,6 +1,6 @@
 //! Sessions in memory: never older than their file, never more than allowed, and a live one stays.
 
-use lastword::{CacheOptions, Event, Freshness, NewSession, Options, Outcome, SessionId, Store, UserTurn};
+use lastword::{CacheOptions, Event, Freshness, NewSession, Options, Outcome, SaveOptions, SessionId, Store, UserTurn};
 
 use crate::scene::{Scene, contents, id, user};
 
@@ -65,6 +65,67 @@ fn who_reads_a_session_while_it_is_deleted_does_not_keep_it_in_memory() {
         assert_eq!(store.get_session(&id()).unwrap_err().code(), "not_found", "{freshness:?}");
         assert!(store.cached_sessions().is_empty(), "{freshness:?}");
     }
+}
+
+/// While a session is being deleted, an append is neither acknowledged nor lost: it waits, and is refused.
+#[test]
+fn no_append_is_acknowledged_while_its_session_moves_to_the_trash() {
+    let scene = Scene::new();
+    let store = scene.open();
+    let doomed = create(&store, "doomed");
+    let run = store.begin_run(&doomed, UserTurn::text("hello")).unwrap();
+    run.append(Event::token("before")).unwrap();
+    let held = scene.disk.hold_next_deletion();
+    std::thread::scope(|scope| {
+        let deleter = scope.spawn(|| store.delete(&doomed));
+        held.until_entered();
+        let (tell, told) = std::sync::mpsc::channel();
+        let appender = run.clone();
+        scope.spawn(move || tell.send(appender.append_durable(Event::token("late")).map(|late| late.wait())));
+        let early = told.recv_timeout(std::time::Duration::from_millis(200));
+        assert!(early.is_err(), "it was answered before the deletion was decided: {early:?}");
+        held.release();
+        deleter.join().unwrap().unwrap();
+        let refused = told.recv_timeout(std::time::Duration::from_secs(20)).unwrap();
+        assert_eq!(refused.unwrap_err().code(), "fenced");
+    });
+}
+
+/// A deletion that fails leaves the run as it was.
+#[test]
+fn an_append_that_waited_for_a_deletion_that_failed_is_taken() {
+    let scene = Scene::new();
+    let store = scene.open();
+    let kept = create(&store, "kept");
+    let run = store.begin_run(&kept, UserTurn::text("hello")).unwrap();
+    scene.disk.refuse_tombstones(true);
+    store.delete(&kept).unwrap_err();
+    scene.disk.refuse_tombstones(false);
+    assert_eq!(run.append(Event::token("word")).unwrap().last_seq, 1);
+    store.get_session(&kept).unwrap();
+}
+
+/// A session that is just being created is changed by another thread that has found its file: the cache holds the change.
+#[test]
+fn creating_a_session_passes_its_lock() {
+    let scene = Scene::new();
+    let options = Options { freshness: Freshness::TrustLock, ..scene.options.clone() };
+    let store = Store::open_on(scene.disk.clone(), &scene.root, options).unwrap();
+    let own = create(&store, "own");
+    std::thread::scope(|scope| {
+        let (tell, told) = std::sync::mpsc::channel();
+        store
+            .update(&own, SaveOptions::default(), |session| {
+                let creator = || store.create(NewSession::titled("again").with_id(own.clone())).unwrap_err().code();
+                scope.spawn(move || tell.send(creator()));
+                let early = told.recv_timeout(std::time::Duration::from_millis(200));
+                assert!(early.is_err(), "it did not wait for the change: {early:?}");
+                session.set_text("title", "changed");
+            })
+            .unwrap();
+        assert_eq!(told.recv_timeout(std::time::Duration::from_secs(20)).unwrap(), "exists");
+    });
+    assert_eq!(store.get_session(&own).unwrap().title(), "changed");
 }
 
 #[test]

@@ -17,6 +17,7 @@ pub(crate) struct SlowDisk {
     held: Mutex<Option<Door>>,
     refuses_journals: AtomicBool,
     refuses_sidecars: AtomicBool,
+    refuses_tombstones: AtomicBool,
     journal_reads: AtomicUsize,
     replaced: AtomicUsize,
 }
@@ -86,6 +87,11 @@ impl SlowDisk {
         self.refuses_sidecars.store(refuses, Ordering::SeqCst);
     }
 
+    /// From now on no tombstone can be put in place, or it can again.
+    pub(crate) fn refuse_tombstones(&self, refuses: bool) {
+        self.refuses_tombstones.store(refuses, Ordering::SeqCst);
+    }
+
     /// How often a journal was opened to be read.
     pub(crate) fn journal_reads(&self) -> usize {
         self.journal_reads.load(Ordering::SeqCst)
@@ -132,6 +138,7 @@ impl Disk for SlowDisk {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         if to.parent().is_some_and(|folder| folder.ends_with("_tombstones")) {
+            refuse_if(&self.refuses_tombstones)?;
             self.wait_at(Doorway::Deletion);
         } else if ends_with(to, "json") {
             refuse_if(&self.refuses_sidecars)?;

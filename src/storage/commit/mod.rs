@@ -551,3 +551,6 @@ impl Commits for Committer {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
