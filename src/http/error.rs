@@ -42,6 +42,9 @@ pub(super) struct ApiError {
     detail: Option<String>,
 }
 
+/// The code of a stream for which there is no connection to spare.
+const TOO_MANY_STREAMS: &str = "too_many_streams";
+
 impl ApiError {
     pub(super) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
         ApiError { status, code: Cow::Borrowed(code), message: message.into(), last_seq: None, detail: None }
@@ -75,7 +78,7 @@ impl ApiError {
 
     pub(super) fn too_many_streams() -> Self {
         let message = "the server has as many streams as its connections allow: try again in a moment";
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_streams", message)
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, TOO_MANY_STREAMS, message)
     }
 
     /// Events were expected to get numbers that others have, or that are not there to be gone on from.
@@ -202,9 +205,14 @@ impl IntoResponse for ApiError {
         if let Some(detail) = &self.detail {
             tracing::error!(code = %self.code, detail, "a request failed");
         }
+        let is_crowded = self.is(TOO_MANY_STREAMS);
         let body = ErrorBody { error: ErrorDetail { code: self.code, message: self.message, last_seq: self.last_seq } };
         let mut response = (self.status, axum::Json(body)).into_response();
         let headers = response.headers_mut();
+        if is_crowded {
+            // The connection makes room for another.
+            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
         match self.status {
             StatusCode::UNAUTHORIZED => {
                 headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"lastword\""));

@@ -40,6 +40,12 @@ impl Data {
         Data { root: home.path().join("data"), _home: home }
     }
 
+    /// A data directory at this place, which somebody else removes.
+    pub(crate) fn at(root: &Path) -> Self {
+        let home = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("the build directory can be written");
+        Data { root: root.to_owned(), _home: home }
+    }
+
     /// A session whose turn waits for the events of a run.
     pub(crate) fn with_turn() -> Self {
         let data = Data::nowhere();

@@ -109,6 +109,10 @@ impl Host {
         signal(self.process.as_ref().expect("it is at work").id(), which);
     }
 
+    pub(crate) fn id(&self) -> u32 {
+        self.process.as_ref().expect("it is at work").id()
+    }
+
     /// Whether it has not ended.
     pub(crate) fn is_alive(&self) -> bool {
         is_alive(self.process.as_ref().expect("it was started").id())

@@ -22,6 +22,10 @@ mod producers;
 mod random_moments;
 mod settings;
 mod signals;
+#[path = "../real/small_disk.rs"]
+#[allow(dead_code, reason = "not every way to fill a disk is needed here")]
+mod small_disk;
+mod storage;
 #[path = "../kill_run/table.rs"]
 #[allow(dead_code, reason = "signals are all that is needed here")]
 mod table;
