@@ -114,6 +114,15 @@ pub enum StorageError {
         /// The lock file.
         path: PathBuf,
     },
+    /// Another process, which shows only what is durable, has stopped because an fsync failed.
+    #[error(
+        "the durable writer of {} has stopped, and what it wrote last may not be durable: open the directory as a writer, which recovers",
+        path.display()
+    )]
+    WriterStopped {
+        /// The data directory.
+        path: PathBuf,
+    },
     /// A commit panicked: what it left in memory is not trusted.
     #[error("a commit panicked ({what}): report this, and open the store again, which recovers")]
     Panicked {

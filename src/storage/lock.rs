@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::contract::Durability;
 use super::disk::{Access, Disk, DiskLock, FileStat, SharedDisk, read_full, write_full};
-use super::error::{Attempt, StorageError};
+use super::error::{Attempt, StorageError, optional};
 use super::layout::Layout;
 use crate::clock::Timestamp;
 
@@ -37,6 +37,9 @@ pub struct Holder {
     /// How durable an event is before it is shown. Readers in other processes keep to it.
     #[serde(default)]
     pub durability: Durability,
+    /// Whether it has stopped since, so that what it wrote last is not durable, whatever a later fsync says.
+    #[serde(default, rename = "stopped", skip_serializing_if = "std::ops::Not::not")]
+    pub is_stopped: bool,
     /// Whether it has replayed the commit log: then the journals lack nothing until the next power cut.
     #[serde(default, rename = "replayed", skip_serializing_if = "std::ops::Not::not")]
     pub has_replayed: bool,
@@ -75,7 +78,8 @@ impl WriterLock {
         let boot_id = disk.boot_id();
         let is_unsure = holder(&**disk, layout).is_some_and(|last| last.is_unsure && last.boot_id == boot_id);
         let (pid, started_at) = (std::process::id(), now.seconds());
-        let own = Holder { pid, started_at, boot_id, is_unsure, durability, has_replayed: false };
+        let (is_stopped, has_replayed) = (false, false);
+        let own = Holder { pid, started_at, boot_id, is_unsure, durability, is_stopped, has_replayed };
         let lock = WriterLock { lock, locked, disk: disk.clone(), path, holder: Mutex::new(own) };
         lock.write_note(&lock.holder.lock())?;
         Ok(lock)
@@ -90,7 +94,7 @@ impl WriterLock {
     /// Notes that an fsync failed. It has to survive this process, not a power cut. If even this fails, nothing more can
     /// be done here.
     pub(crate) fn mark_unsure(&self) {
-        let _ = self.change_note(|holder| holder.is_unsure = true);
+        let _ = self.change_note(|holder| (holder.is_unsure, holder.is_stopped) = (true, true));
     }
 
     /// Notes that the commit log was replayed.
@@ -146,10 +150,20 @@ fn lock_named_file(disk: &dyn Disk, layout: &Layout) -> Result<(Box<dyn DiskLock
     Err(StorageError::Busy { path: layout.root().to_owned(), holder: holder(disk, layout) })
 }
 
-/// Who last took the lock. Whether it is still held only the lock itself tells.
+/// Who last took the lock, if the note tells. Whether it is still held only the lock itself tells.
 pub(crate) fn holder(disk: &dyn Disk, layout: &Layout) -> Option<Holder> {
-    let file = disk.open(&layout.lock(), Access::Read).ok()?;
+    read_note(disk, layout).ok().flatten()
+}
+
+/// The same; a note that cannot be read, or is just being written, is an error.
+pub(crate) fn read_note(disk: &dyn Disk, layout: &Layout) -> Result<Option<Holder>, StorageError> {
+    let path = layout.lock();
+    let Some(file) = optional(disk.open(&path, Access::Read)).attempt("open", &path)? else { return Ok(None) };
     let mut note = [0; NOTE_BYTES_READ_MAX];
-    let len = read_full(&*file, &mut note, 0).ok()?;
-    serde_json::from_slice(&note[..len]).ok()
+    let len = read_full(&*file, &mut note, 0).attempt("read", &path)?;
+    if len == 0 {
+        return Ok(None);
+    }
+    let damaged = |cause: serde_json::Error| StorageError::Damaged { path, reason: cause.to_string() };
+    serde_json::from_slice(&note[..len]).map(Some).map_err(damaged)
 }

@@ -109,6 +109,8 @@ pub(in crate::storage) struct Log {
     spares: usize,
     /// Whether the names of its files are known to survive a power cut: their creator may have died before.
     are_names_durable: bool,
+    /// Whether the medium may hold records that a replay would find.
+    has_records: bool,
     /// What is to be written at the end of the last segment.
     room: Vec<u8>,
 }
@@ -120,6 +122,8 @@ pub(in crate::storage) struct FoundLog {
     pub(in crate::storage) slots: Vec<Slot>,
     /// The newest segment and the file that holds it, if it can be written.
     pub(in crate::storage) newest: Option<(u64, Slot)>,
+    /// Whether a replay found records.
+    pub(in crate::storage) has_records: bool,
     /// The first number that may be given to a segment.
     pub(in crate::storage) next_number: u64,
     /// The first file name that was never used.
@@ -149,6 +153,7 @@ impl Log {
             next_number: found.next_number,
             spares: 0,
             are_names_durable: false,
+            has_records: found.has_records,
             room: Vec::new(),
         }
     }
@@ -176,6 +181,7 @@ impl Log {
         let segment = self.live.back_mut().expect("room was made in one");
         let record = LogRecord { batch, session, run, seq, offset, logged };
         record.encode(segment.seed, segment.end + self.room.len() as u64, &mut self.room);
+        self.has_records = true;
         if stream.note_named(segment.header.number) {
             segment.named.push(Named { stream: stream.clone(), to: None });
         }
@@ -377,17 +383,22 @@ impl Log {
         self.free.extend(slots);
         // One that has to be filled first may find no room.
         self.free.make_contiguous().sort_by_key(|slot| !slot.is_filled);
-        match self.begin().and_then(|()| self.sync()) {
-            Ok(()) => Ok(Retired::Durably),
-            Err(Refusal::Failed(error)) => Err(error),
-            Err(Refusal::Unavailable) => self.retire_in_place(),
-        }
+        let retired = match self.begin().and_then(|()| self.sync()) {
+            Ok(()) => Retired::Durably,
+            Err(Refusal::Failed(error)) => return Err(error),
+            Err(Refusal::Unavailable) => self.retire_in_place()?,
+        };
+        self.has_records = !matches!(retired, Retired::Durably);
+        Ok(retired)
     }
 
     /// A header whose `live_from` is higher than its own number leaves nothing that counts.
     fn retire_in_place(&mut self) -> Result<Retired, StorageError> {
         self.room.clear();
-        let Some((number, slot)) = self.newest.clone() else { return Ok(Retired::Durably) };
+        let Some((number, slot)) = self.newest.clone() else {
+            let cause = std::io::Error::other("its newest segment cannot be written");
+            return Ok(Retired::NotYet(StorageError::io("retire", &self.layout.commit_log(), cause)));
+        };
         self.live.drain(..).for_each(|segment| self.free.push_back(segment.slot));
         let path = self.layout.segment(slot.index);
         let header = SegmentHeader { store: self.store.clone(), number, live_from: number + 1 };
@@ -400,9 +411,9 @@ impl Log {
         }
     }
 
-    /// Whether it holds records that a replay would find.
+    /// Whether the medium may hold records that a replay would find.
     pub(super) fn has_records(&self) -> bool {
-        self.live.len() > 1 || self.live.back().is_some_and(|segment| segment.end > HEADER_BYTES as u64)
+        self.has_records
     }
 }
 
@@ -440,8 +451,11 @@ impl Blank {
 
     /// Makes it, and its name durable.
     pub(super) fn make_durable(&self) -> Result<Slot, StorageError> {
+        let folder = self.layout.commit_log();
+        self.directories.ensure(&folder)?;
+        let dir = self.directories.open(&folder)?;
         let slot = self.make()?;
-        self.directories.sync(&self.layout.commit_log())?;
+        dir.sync().synced(&folder)?;
         Ok(slot)
     }
 }

@@ -88,7 +88,7 @@ pub struct FileStorage {
     /// What a reader has to see beside the journals, and the lock's note when that was found out.
     overlay: Mutex<Option<(Option<Holder>, Arc<Overlay>)>>,
     /// Acknowledged lines of journals that cannot be written.
-    withheld: Mutex<Arc<Withheld>>,
+    withheld: Mutex<Withheld>,
     findings: Vec<Finding>,
     live_findings: Arc<LiveFindings>,
     store: Option<String>,
@@ -157,7 +157,8 @@ impl FileStorage {
         if let Some(lock) = storage.lock.clone() {
             storage.tidy()?;
             storage.begin_committing(options.commit, options.meter)?;
-            lock.mark_replayed()?;
+            // Without it, readers look into the log themselves.
+            let _ = lock.mark_replayed();
         }
         Ok(storage)
     }
@@ -193,7 +194,8 @@ impl FileStorage {
         if let Some((_, overlay)) = cached.as_ref().filter(|(known, _)| *known == holder) {
             return Ok(overlay.clone());
         }
-        let has_replayed = holder.as_ref().is_some_and(|holder| holder.has_replayed);
+        let is_current = |holder: &Holder| holder.has_replayed && holder.boot_id == self.boot_id;
+        let has_replayed = holder.as_ref().is_some_and(is_current) && !self.boot_id.is_empty();
         let mut overlay = match has_replayed && self.disk.is_locked(&self.layout.lock()).unwrap_or(false) {
             true => Overlay::default(),
             false => self.read_overlay()?,

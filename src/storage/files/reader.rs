@@ -43,7 +43,7 @@ impl SyncGuard {
     /// Makes what was read durable, if a durable writer may not have. The file may be longer by now, and is synced whole.
     fn cover(&self, file: &JournalFile, read: &[u8], offset: u64) -> Result<(), StorageError> {
         let end = offset + read.len() as u64;
-        if end <= self.synced_to.load(Ordering::Acquire) || !self.is_needed() {
+        if end <= self.synced_to.load(Ordering::Acquire) || !self.is_needed()? {
             return Ok(());
         }
         let len = file.file.stat().attempt("look at", &file.path)?.len;
@@ -56,10 +56,15 @@ impl SyncGuard {
         Ok(())
     }
 
-    /// After a restart of the machine every page is what the medium holds.
-    fn is_needed(&self) -> bool {
-        let last = lock::holder(&*self.disk, &self.layout);
-        last.is_some_and(|last| last.durability == Durability::Durable && last.boot_id == self.boot_id)
+    /// Whether the last writer was a durable one of this boot: after a restart of the machine every page is what the medium
+    /// holds. One that has stopped because an fsync failed leaves pages that a later fsync proves nothing of.
+    fn is_needed(&self) -> Result<bool, StorageError> {
+        let Some(last) = lock::read_note(&*self.disk, &self.layout)? else { return Ok(false) };
+        let is_needed = last.durability == Durability::Durable && last.boot_id == self.boot_id;
+        match is_needed && last.is_stopped {
+            true => Err(StorageError::WriterStopped { path: self.layout.root().to_owned() }),
+            false => Ok(is_needed),
+        }
     }
 }
 
@@ -68,27 +73,20 @@ impl JournalFile {
         JournalFile { file, path, guard }
     }
 
-    /// Reads at an offset; shows nothing if what was read could not be made as durable as it must be.
-    fn read(&self, buffer: &mut [u8], offset: u64) -> Result<usize, StorageError> {
-        let len = self.file.read_at(buffer, offset).attempt("read", &self.path)?;
-        if let Some(guard) = self.guard.as_ref().filter(|_| len > 0) {
-            guard.cover(self, &buffer[..len], offset)?;
+    /// Nothing is shown of what was read if it could not be made as durable as it must be.
+    fn show(&self, read: &[u8], offset: u64) -> Result<usize, StorageError> {
+        match &self.guard {
+            Some(guard) if !read.is_empty() => guard.cover(self, read, offset)?,
+            _ => {}
         }
-        Ok(len)
-    }
-
-    fn read_full(&self, buffer: &mut [u8], offset: u64) -> Result<usize, StorageError> {
-        let len = read_full(&*self.file, buffer, offset).attempt("read", &self.path)?;
-        if let Some(guard) = self.guard.as_ref().filter(|_| len > 0) {
-            guard.cover(self, &buffer[..len], offset)?;
-        }
-        Ok(len)
+        Ok(read.len())
     }
 }
 
 impl JournalBytes for JournalFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, StorageError> {
-        self.read(buffer, offset)
+        let len = self.file.read_at(buffer, offset).attempt("read", &self.path)?;
+        self.show(&buffer[..len], offset)
     }
 }
 
@@ -102,7 +100,10 @@ pub(super) struct PatchedBytes {
 impl JournalBytes for PatchedBytes {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, StorageError> {
         let from_file = match &self.file {
-            Some(file) => file.read_full(buffer, offset)?,
+            Some(file) => {
+                let len = read_full(&*file.file, buffer, offset).attempt("read", &file.path)?;
+                file.show(&buffer[..len], offset)?
+            }
             None => 0,
         };
         Ok(self.patches.lay_over(buffer, from_file, offset))

@@ -28,6 +28,14 @@ pub(super) struct Reopened {
     pub(super) findings: Vec<Finding>,
 }
 
+/// What became of lines that belong into a journal.
+enum Replayed {
+    /// They are there, durably, or kept because nothing stands before them.
+    PutBack,
+    /// The run was removed, or its session deleted.
+    Removed,
+}
+
 /// Lines of one journal that the log holds.
 pub(super) struct Patch<'a> {
     pub(super) session: &'a SessionId,
@@ -96,9 +104,10 @@ impl FileStorage {
         }
         let contents = scan.contents();
         self.replay(&contents, &mut findings)?;
-        let found = self.found_log(&scan, options, &mut findings)?;
+        let has_records = !contents.runs.is_empty();
+        let found = self.found_log(&scan, has_records, options, &mut findings)?;
         let mut log = Log::new(raw.clone(), self.directories.clone(), self.layout.clone(), store, options, found);
-        if !contents.runs.is_empty() {
+        if has_records {
             self.retire(&mut log)?;
         }
         Ok(Reopened { log, last_batch: contents.last_batch, findings })
@@ -118,6 +127,7 @@ impl FileStorage {
     fn found_log(
         &self,
         scan: &LogScan,
+        has_records: bool,
         options: CommitOptions,
         findings: &mut Vec<Finding>,
     ) -> Result<FoundLog, StorageError> {
@@ -142,6 +152,7 @@ impl FileStorage {
         let newest = slots.iter().find(|slot| Some(slot.index) == newest_index);
         Ok(FoundLog {
             newest: newest.map(|slot| (scan.newest, slot.clone())),
+            has_records,
             slots,
             next_number: scan.newest + self.jump() + 1,
             next_index: scan.next_index,
@@ -169,16 +180,20 @@ impl FileStorage {
             let mut lines = match listed.get(key) {
                 None => Lines::new(),
                 Some(Ok(lines)) => lines.clone(),
-                Some(Err(error)) => {
-                    findings.push(self.trouble(&self.layout.kept_records(&key.0, &key.1), error));
-                    Lines::new()
+                // The only copy of these lines: it stays as it is, and so does its place in the list.
+                Some(Err(error)) if error.is_of_one_object() && !contents.runs.contains_key(key) => {
+                    withheld.insert_unreadable(key.clone(), error.clone());
+                    continue;
                 }
+                Some(Err(error)) => return Err(error.clone()),
             };
             lines.extend(
                 contents.runs.get(key).map(|records| self.logged_lines(key, records, contents)).into_iter().flatten(),
             );
             match self.replay_run(key, &lines, findings) {
-                Ok(()) => put_back.extend(listed.contains_key(key).then_some(key)),
+                Ok(Replayed::PutBack) => put_back.extend(listed.contains_key(key).then_some(key)),
+                // Its journal is in the trash, and the records stay in `_kept`.
+                Ok(Replayed::Removed) => {}
                 Err(error) if error.is_of_one_object() => withheld.insert(key.clone(), lines, error),
                 Err(error) => return Err(error),
             }
@@ -186,7 +201,7 @@ impl FileStorage {
         self.keep_withheld(&withheld)?;
         put_back.into_iter().for_each(|key| self.forget_records(key));
         findings.extend(withheld.iter().map(|(key, run)| self.withheld_finding(key, run)));
-        self.note_withheld(withheld);
+        self.note_withheld(&mut self.withheld.lock(), withheld);
         Ok(())
     }
 
@@ -200,27 +215,30 @@ impl FileStorage {
     }
 
     /// Lets readers see these lines, and refuses to append to their runs.
-    fn note_withheld(&self, withheld: Withheld) {
+    fn note_withheld(&self, known: &mut Withheld, withheld: Withheld) {
         let mut overlay = Overlay::default();
         overlay.add_withheld(&*self.disk, &self.layout, &withheld);
         *self.overlay.lock() = Some((None, Arc::new(overlay)));
-        *self.withheld.lock() = Arc::new(withheld);
+        *known = withheld;
     }
 
     /// Puts withheld lines into a journal that is about to be opened, if it can be written by now. Crashes leave what they
     /// leave while the log is replayed.
     pub(super) fn put_withheld_back(&self, session: &SessionId, run: &RunId) -> Result<(), StorageError> {
         let key = (session.clone(), run.clone());
-        let withheld = self.withheld.lock().clone();
-        let Some(own) = withheld.get(&key) else { return Ok(()) };
+        let mut withheld = self.withheld.lock();
+        let Some(own) = withheld.get(&key).cloned() else { return Ok(()) };
+        if own.is_unreadable {
+            return Err(self.withheld_refusal(&key, &own));
+        }
         match self.replay_run(&key, &own.lines, &mut Vec::new()) {
-            Err(error) if error.is_of_one_object() => return Err(self.withheld_refusal(&key, own)),
-            replayed => replayed?,
+            Err(error) if error.is_of_one_object() => return Err(self.withheld_refusal(&key, &own)),
+            replayed => drop(replayed?),
         }
         let rest = withheld.without(&key);
         self.write_withheld_list(&rest)?;
         self.forget_records(&key);
-        self.note_withheld(rest);
+        self.note_withheld(&mut withheld, rest);
         Ok(())
     }
 
@@ -246,22 +264,23 @@ impl FileStorage {
         (session, run): &RunKey,
         lines: &Lines,
         findings: &mut Vec<Finding>,
-    ) -> Result<(), StorageError> {
+    ) -> Result<Replayed, StorageError> {
         let lines: Vec<(u64, &[u8])> = lines.iter().map(|(offset, bytes)| (*offset, bytes.as_slice())).collect();
-        let Some(first) = lines.first().map(|(offset, _)| *offset) else { return Ok(()) };
+        let Some(first) = lines.first().map(|(offset, _)| *offset) else { return Ok(Replayed::PutBack) };
         if self.is_removed(session, run)? {
-            return Ok(());
+            return Ok(Replayed::Removed);
         }
         let path = self.layout.journal(session, run);
         let patch = Patch { session, run, lines };
         match optional(self.disk.open(&path, Access::Write)).attempt("open", &path)? {
             Some(file) => {
                 let len = file.stat().attempt("look at", &path)?.len;
-                self.put_back(&patch, &*file, len, findings)
+                self.put_back(&patch, &*file, len, findings)?;
             }
-            None if first == 0 => self.create_again(&patch, findings),
-            None => self.keep_homeless(&patch, findings),
+            None if first == 0 => self.create_again(&patch, findings)?,
+            None => self.keep_homeless(&patch, findings)?,
         }
+        Ok(Replayed::PutBack)
     }
 
     /// Writes lines in their places, also those that are there: a page may look written and be none.

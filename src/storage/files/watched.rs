@@ -41,12 +41,19 @@ fn may_change(latch: &Latch) -> io::Result<()> {
     latch.check().map_err(io::Error::other)
 }
 
-/// A full disk is reported to the caller who met it, and leaves nothing in doubt that was acknowledged.
-fn judge(latch: &Latch, path: &Path, synced: io::Result<()>) -> io::Result<()> {
+/// What an fsync of something that was just written may find: a full disk is reported to the caller who met it, and leaves
+/// nothing in doubt that was acknowledged. Names that were changed before a directory fsync are visible, whatever it finds.
+#[derive(Clone, Copy, PartialEq)]
+enum Synced {
+    File,
+    Directory,
+}
+
+fn judge(latch: &Latch, what: Synced, path: &Path, synced: io::Result<()>) -> io::Result<()> {
     let Err(cause) = synced else { return Ok(()) };
     let copy = cause.raw_os_error().map_or_else(|| cause.kind().into(), io::Error::from_raw_os_error);
     let failed: Result<(), StorageError> = Err(cause).synced(path);
-    if let Some(error) = failed.err().filter(|error| !error.is_no_space()) {
+    if let Some(error) = failed.err().filter(|error| what == Synced::Directory || !error.is_no_space()) {
         latch.stop(&error);
     }
     Err(copy)
@@ -154,7 +161,7 @@ impl DiskFile for WatchedFile {
 
     fn sync(&self) -> io::Result<()> {
         may_change(&self.latch)?;
-        judge(&self.latch, &self.path, self.file.sync())
+        judge(&self.latch, Synced::File, &self.path, self.file.sync())
     }
 
     fn set_modified(&self, nanos: i128) -> io::Result<()> {
@@ -170,7 +177,7 @@ impl DiskFile for WatchedFile {
 impl DiskDir for WatchedDir {
     fn sync(&self) -> io::Result<()> {
         may_change(&self.latch)?;
-        judge(&self.latch, &self.path, self.dir.sync())
+        judge(&self.latch, Synced::Directory, &self.path, self.dir.sync())
     }
 
     fn stat(&self) -> io::Result<FileStat> {

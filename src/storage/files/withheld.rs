@@ -40,6 +40,8 @@ pub(super) struct Withheld {
 pub(super) struct WithheldRun {
     pub(super) lines: Lines,
     pub(super) cause: StorageError,
+    /// Whether the file of records itself cannot be read: it is left as it is.
+    pub(super) is_unreadable: bool,
 }
 
 /// The first line of a file of records. The lines of the journal follow, one record after the other.
@@ -68,7 +70,12 @@ impl Withheld {
     }
 
     pub(super) fn insert(&mut self, key: RunKey, lines: Lines, cause: StorageError) {
-        self.runs.insert(key, Arc::new(WithheldRun { lines, cause }));
+        self.runs.insert(key, Arc::new(WithheldRun { lines, cause, is_unreadable: false }));
+    }
+
+    /// A run whose file of records cannot be read.
+    pub(super) fn insert_unreadable(&mut self, key: RunKey, cause: StorageError) {
+        self.runs.insert(key, Arc::new(WithheldRun { lines: Lines::new(), cause, is_unreadable: true }));
     }
 
     /// The same without this run.
@@ -88,7 +95,7 @@ impl WithheldRun {
 impl FileStorage {
     /// Moves lines out of the commit log, durably: first the records of each run, then the list of these runs.
     pub(super) fn keep_withheld(&self, withheld: &Withheld) -> Result<(), StorageError> {
-        for (key, run) in withheld.iter() {
+        for (key, run) in withheld.iter().filter(|(_, run)| !run.is_unreadable) {
             let path = self.layout.kept_records(&key.0, &key.1);
             self.ensure_dirs(&self.layout.kept_of(&key.0))?;
             self.replace(&path, &encode(key, &run.lines))?;
@@ -113,14 +120,15 @@ impl FileStorage {
         let _ = self.disk.remove_file(&self.layout.kept_records(session, run));
     }
 
-    /// The withheld lines as a reader finds them. Records that cannot be read are the next writer's to report.
+    /// The withheld lines as a reader finds them.
     pub(super) fn read_withheld(&self) -> Result<Withheld, StorageError> {
         let mut withheld = Withheld::default();
         for (key, lines) in read_listed(&*self.disk, &self.layout)? {
             let path = self.layout.journal(&key.0, &key.1);
             let cause = StorageError::io("write", &path, std::io::ErrorKind::PermissionDenied.into());
-            if let Ok(lines) = lines {
-                withheld.insert(key, lines, cause);
+            match lines {
+                Ok(lines) => withheld.insert(key, lines, cause),
+                Err(error) => withheld.insert_unreadable(key, error),
             }
         }
         Ok(withheld)
@@ -130,12 +138,14 @@ impl FileStorage {
     pub(super) fn withheld_finding(&self, (session, run): &RunKey, withheld: &WithheldRun) -> Finding {
         let file = self.layout.relative(&self.layout.journal(session, run));
         let kept = self.layout.relative(&self.layout.kept_records(session, run));
-        let message = format!(
-            "acknowledged events could not be put into this journal ({}); they are shown, kept in {}, and put there when it \
-             can be written",
-            with_cause(&withheld.cause),
-            kept.display(),
-        );
+        let (cause, kept) = (with_cause(&withheld.cause), kept.display());
+        let message = match withheld.is_unreadable {
+            true => format!("acknowledged events of this journal are in {kept}, which cannot be read: {cause}"),
+            false => format!(
+                "acknowledged events could not be put into this journal ({cause}); they are shown, kept in {kept}, and put \
+                 there when it can be written"
+            ),
+        };
         let first = withheld.lines.first().map_or(0, |(offset, _)| *offset);
         Finding::new("log_not_replayed", file, message).of_run(session, run).at(first)
     }
