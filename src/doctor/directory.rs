@@ -6,11 +6,10 @@ use std::path::Path;
 use serde::Deserialize;
 
 use super::finding::{Code, Finding, Severity};
-use super::runs::with_cause;
 use super::ward::{Examined, Ward};
 use crate::model::SessionId;
 use crate::sidecar::load_metadata;
-use crate::storage::{DirectoryListing, IdentityFound, LogFound};
+use crate::storage::{DirectoryListing, IdentityFound, LogFound, with_cause};
 
 const REPLAY: &str = "put them into the journals, as the next writer would";
 const SET_ASIDE: &str = "move it to _kept/_commit_log, as the next writer would";

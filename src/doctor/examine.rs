@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 
 use super::finding::{Code, Finding, Severity};
 use super::rebuild::Broken;
-use super::runs::{RunLook, with_cause};
+use super::runs::RunLook;
 use super::transcript::Transcript;
 use super::ward::{Examined, NewDocument, Treatment, Ward};
 use crate::format::{Scanner, Unreadable, read_session};
 use crate::model::{List, Session, SessionId};
-use crate::storage::{Document, Layout, OpenToOthers, SessionFound, StorageError, Strays};
+use crate::storage::{Document, Layout, OpenToOthers, SessionFound, StorageError, Strays, with_cause};
 
 impl Ward<'_> {
     /// Looks at one session.

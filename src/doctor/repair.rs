@@ -9,13 +9,12 @@ use super::finding::{Code, Finding, Severity, set_or_null};
 use super::options::DoctorOptions;
 use super::report::Report;
 use super::rounds::{go_round, idle_scanner};
-use super::runs::with_cause;
 use super::ward::{Examined, NewDocument, Treatment, Ward};
 use super::{DoctorError, look_round, open};
 use crate::format::{Scanner, read_session};
 use crate::index::Index;
 use crate::model::{Object, RunId, SessionId};
-use crate::storage::{Expected, Mode, Put, PutOutcome, SharedDisk};
+use crate::storage::{Expected, Mode, Put, PutOutcome, SharedDisk, with_cause};
 
 /// How often the journals of one session are looked through again because there was too much to remember.
 const ROUNDS_MAX: usize = 1_000;

@@ -10,7 +10,7 @@ use super::ward::{Examined, Treatment, Ward};
 use crate::format::{Damage, DamageKind, Scanner};
 use crate::limits::DOCTOR_FINDINGS_PER_JOURNAL_MAX;
 use crate::model::{RunId, SessionId};
-use crate::storage::{RecordFound, RunFound, StorageError};
+use crate::storage::{RecordFound, RunFound, StorageError, with_cause};
 
 const CUT: &str = "cut the damaged bytes out, and keep the journal as it is now in _kept";
 const PUT_RIGHT: &str = "put the checksum right, and keep the journal as it is now in _kept";
@@ -271,11 +271,4 @@ fn words_of(damage: &Damage) -> Words {
         }
     };
     Words::Mended(message, repair)
-}
-
-pub(super) fn with_cause(error: &dyn std::error::Error) -> String {
-    match error.source() {
-        Some(cause) => format!("{error}: {cause}"),
-        None => error.to_string(),
-    }
 }

@@ -153,8 +153,8 @@ impl<'w> Transcript<'w> {
         told.tell(finding.says(message, "bring it in above its marker, as the next full read would"));
     }
 
-    /// Markers that note more of a journal than it holds: cut since, it would not be looked at if it grew by as much. Notes
-    /// of earlier versions are looked behind in any case.
+    /// Markers that note more of a journal than it holds: cut since, it would not be looked at if it grew by as much. The
+    /// journals of notes of earlier versions are read in any case.
     fn check_lengths(&mut self, told: &mut Examined) {
         for at in self.after.messages_with("\"interrupted\"") {
             let mut row = self.after.message(at).unwrap_or_default();

@@ -39,7 +39,7 @@ pub(super) struct Groups {
 const FILES_EACH: usize = 5;
 
 impl Groups {
-    /// The groups of a store's runs, which hold so many files open together.
+    /// The groups of a store's runs, which hold at most `files_max` files open together.
     pub(super) fn of(store: &Store, files_max: usize) -> Self {
         let places = (files_max / FILES_EACH).clamp(1, Semaphore::MAX_PERMITS);
         Groups { store: store.clone(), places: Arc::new(Semaphore::new(places)) }

@@ -72,9 +72,12 @@ impl LiveFindings {
         LiveFindings { listener, current: Mutex::default() }
     }
 
-    /// Notes a finding in the place of an earlier one with its code.
+    /// Notes a finding in the place of an earlier one with its code. The listener is called if it is not the same.
     pub(super) fn report(&self, finding: Finding) {
         let mut current = self.current.lock();
+        if current.contains(&finding) {
+            return;
+        }
         current.retain(|known| known.code != finding.code);
         current.push(finding.clone());
         drop(current);

@@ -42,7 +42,9 @@ pub(super) type Outcome = Result<Durable, Box<StorageError>>;
 pub(super) trait Commits: Send + Sync + fmt::Debug {
     /// Returns when the batch is settled.
     fn settle(&self, batch: &Batch);
-    /// Somebody waits to be told; the batch is to be settled soon, by another thread if there is one.
+    /// Whether another thread than the caller's settles batches and calls back.
+    fn calls_back(&self) -> bool;
+    /// Has the batch that is gathered settled soon, and its callbacks called.
     fn hurry(&self);
 }
 
@@ -86,11 +88,14 @@ impl Ticket {
     }
 
     /// Calls back, once, when it is settled: here and now if it is, else in a thread that holds no lock of ours and
-    /// belongs to all tickets. What takes long there keeps everybody else waiting. On a simulated disk there is no such
-    /// thread; there [`Store::commit`](crate::Store::commit) calls back.
+    /// belongs to all tickets. What takes long there delays all other callbacks. If that thread could not be started, this
+    /// call waits and calls back itself. On a simulated disk [`Store::commit`](crate::Store::commit) calls back.
     pub fn on_durable(self, callback: impl FnOnce(Result<Option<Durable>, StorageError>) + Send + 'static) {
         let settled = match self.claim {
             Claim::Pending(batch, commits) => {
+                if !commits.calls_back() {
+                    commits.settle(&batch);
+                }
                 let callback: Callback = Box::new(move |outcome| callback(told(Some(outcome.clone()))));
                 match batch.call_back(callback) {
                     None => commits.hurry(),

@@ -75,7 +75,7 @@ impl Default for Options {
     }
 }
 
-/// How many journals keep a file open, where so many files are theirs.
+/// How many journals keep a file open, given their share of the open files.
 fn open_journals_max(shares: OpenFileShares) -> usize {
     shares.journals.clamp(*OPEN_JOURNALS.start(), *OPEN_JOURNALS.end())
 }

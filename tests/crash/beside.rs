@@ -68,7 +68,7 @@ fn a_reader_beside_a_durable_writer_makes_durable_what_it_shows() {
     let store = Store::open_on(Arc::new(disk.clone()), DATA, options).unwrap();
     store.create(NewSession::titled("x").with_id(id())).unwrap();
     let run = store.begin_run(&id(), UserTurn::text("x").with_run(run_id("r"))).unwrap();
-    // Written, and not synced by anybody.
+    // Written, and synced by no process.
     let _ticket = run.append_all(&[Event::token("one "), Event::token("two ")], Durability::Durable).unwrap();
     let lost = disk.copy();
     lost.power_cut(Crash::LoseAll);

@@ -173,7 +173,7 @@ fn half_deleted() -> SimDisk {
 }
 
 #[test]
-fn what_is_left_of_a_deletion_and_cannot_be_moved_keeps_nobody_out() {
+fn what_is_left_of_a_deletion_and_cannot_be_moved_does_not_prevent_opening() {
     fn of_other(disk: &SimDisk, path: &str) {
         disk.set_owner(path, OTHER_USER).unwrap();
         disk.set_mode(path, 0o755).unwrap();

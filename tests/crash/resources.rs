@@ -182,7 +182,7 @@ fn an_operation_on_the_log_that_fails_costs_no_durability_and_stops_nothing() {
     }
 }
 
-/// A sync that wrote some of the pages before it failed leaves no hole that anybody trusts.
+/// A sync that wrote some of the pages before it failed leaves no hole that a replay trusts.
 #[test]
 fn a_sync_that_wrote_some_of_the_pages_loses_nothing_that_was_acknowledged() {
     let work: Workload = |store, told| {

@@ -37,13 +37,12 @@ impl Data {
     /// A data directory that is not there yet.
     pub(crate) fn nowhere() -> Self {
         let home = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("the build directory can be written");
-        Data { root: home.path().join("data"), _home: home }
+        Data::at(home.path().join("data"), home)
     }
 
-    /// A data directory at this place, which somebody else removes.
-    pub(crate) fn at(root: &Path) -> Self {
-        let home = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("the build directory can be written");
-        Data { root: root.to_owned(), _home: home }
+    /// A data directory at this place, and a directory that is removed after its use.
+    pub(crate) fn at(root: PathBuf, home: TempDir) -> Self {
+        Data { root, _home: home }
     }
 
     /// A session whose turn waits for the events of a run.

@@ -318,7 +318,7 @@ fn without_its_commit_thread_a_command_reports_it_and_goes_on() {
 #[test]
 fn an_answer_for_which_there_is_no_room_is_shown_when_there_is() {
     on_a_small_disk("storage::an_answer_for_which_there_is_no_room_is_shown_when_there_is", "6m", |disk| {
-        let mut host = Host::on(Data::at(&disk.join("data")), &["--sync-within-ms", "0"]);
+        let mut host = Host::on(Data::at(disk.join("data"), tempfile::tempdir().unwrap()), &["--sync-within-ms", "0"]);
         host.revive();
         let address = host.address();
         assert_eq!(begin(&address, "s").status, 202);
@@ -345,11 +345,11 @@ fn an_answer_for_which_there_is_no_room_is_shown_when_there_is() {
     });
 }
 
-/// A turn that is refused for lack of room leaves nothing behind, and `check` finds nothing.
+/// A turn that is refused for lack of room leaves nothing, and `check` finds nothing.
 #[test]
 fn a_turn_that_is_refused_for_lack_of_room_leaves_nothing() {
     on_a_small_disk("storage::a_turn_that_is_refused_for_lack_of_room_leaves_nothing", "6m", |disk| {
-        let mut host = Host::on(Data::at(&disk.join("data")), &[]);
+        let mut host = Host::on(Data::at(disk.join("data"), tempfile::tempdir().unwrap()), &[]);
         host.revive();
         let address = host.address();
         for name in ["s", "t"] {

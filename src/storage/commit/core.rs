@@ -1,5 +1,5 @@
 //! The group commit itself: take what was gathered, log it, fsync once. Knows no threads and no waiting. Fails only when
-//! an fsync does.
+//! an fsync of the log or of a journal does; where the log cannot be written, the journals are synced in place.
 
 use std::sync::Arc;
 

@@ -40,8 +40,8 @@ impl Latch {
         }
     }
 
-    /// The same, after a look at the lock file: if another file has its name, another writer may be at work, and the
-    /// store stops. Costs one stat.
+    /// The same, after a stat of the lock file: if another file has its name, another writer may be at work, and the store
+    /// stops.
     pub(in crate::storage) fn check_lock(&self) -> Result<(), StorageError> {
         self.check()?;
         if let Some(lock) = self.writer_lock().filter(|lock| !lock.is_named()) {

@@ -248,7 +248,7 @@ impl Committer {
         let batch = self.queue.lock().gathered.batch.clone();
         let core = self.core.lock();
         self.step_alone(core);
-        if !self.threads.ensure_commits(&self.own) {
+        if self.threads.are_by_hand() {
             self.tell_all();
         }
         self.latch.check()?;
@@ -341,7 +341,7 @@ impl Committer {
         true
     }
 
-    /// A panic leaves no waiter behind: it stops the store, and each of them is told.
+    /// A panic stops the store, and each waiter gets the error.
     fn commit_caught(&self, core: &mut Core, gathered: &Gathered) -> Result<(), StorageError> {
         let committed = catch_unwind(AssertUnwindSafe(|| self.commit_measured(core, gathered)));
         committed.unwrap_or_else(|panic| Err(panicked(&*panic)))
@@ -377,13 +377,12 @@ impl Committer {
         }
     }
 
-    /// Has callbacks called by the thread, which holds no lock that they could need. Without one they wait for somebody
-    /// who asks for a commit.
+    /// Has callbacks called by the thread, which holds no lock that they could need. By hand, [`Committer::commit`] calls
+    /// them.
     fn tell(&self, callbacks: Vec<Callback>, outcome: &Outcome) {
         if !callbacks.is_empty() {
             let to_tell = callbacks.into_iter().map(|callback| (callback, outcome.clone()));
             self.queue.lock().to_tell.extend(to_tell);
-            self.threads.ensure_commits(&self.own);
             self.wake.notify_one();
         }
     }
@@ -538,16 +537,14 @@ impl Commits for Committer {
         }
     }
 
+    fn calls_back(&self) -> bool {
+        self.threads.are_by_hand() || self.threads.ensure_commits(&self.own)
+    }
+
     fn hurry(&self) {
-        if self.is_hurried.swap(true, Ordering::SeqCst) {
-            return;
-        }
-        if self.threads.ensure_commits(&self.own) {
+        if !self.is_hurried.swap(true, Ordering::SeqCst) {
             drop(self.queue.lock());
             self.wake.notify_one();
-        } else if !self.threads.are_by_hand() {
-            self.step_alone(self.core.lock());
-            self.tell_all();
         }
     }
 }

@@ -38,7 +38,7 @@ impl CommitOptions {
         self.segment_bytes.clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX).next_multiple_of(8)
     }
 
-    /// How many segments the log may have, where the process may open so many files.
+    /// How many segments the log may have, where the process may open `open_files_max` files.
     pub(in crate::storage) fn segments_max(&self, open_files_max: usize) -> usize {
         let by_files = open_files_max as u64 / OPEN_FILES_PART;
         (self.log_bytes / self.segment_bytes()).min(by_files).max(SEGMENTS_MIN) as usize

@@ -23,8 +23,8 @@ use crate::storage::ticket::Ticket;
 impl FileStorage {
     /// Creates a run's record and its empty journal. If one of them cannot be created, none is left.
     ///
-    /// What a crash leaves: the record, or the record and the journal, and no event. The run was not acknowledged, and the
-    /// same id can be begun again in this boot, because no reader can have seen an event of it.
+    /// What a crash leaves: the record, the journal, both or none, and no event. The run was not acknowledged, and the same
+    /// id can be begun again in this boot, because no reader can have seen an event of it.
     pub(super) fn create_run_file(
         &self,
         session: &SessionId,
@@ -81,14 +81,20 @@ impl FileStorage {
         let path = self.layout.journal(session, run);
         let is_used = optional(self.disk.stat(&path)).attempt("look at", &path)?.is_some_and(|stat| stat.len > 0);
         let is_taken = match self.read_record(session, run) {
-            Ok(record) => record
-                .filter(|known| !known.is_foreign)
-                .is_some_and(|known| known.removed_at.is_some() || known.is_closed || known.boot_id != self.boot_id),
+            Ok(record) => record.is_some_and(|known| self.is_taken_by(&known)),
             // The run may have been removed.
             Err(StorageError::Damaged { .. } | StorageError::TooLarge { .. }) => true,
             Err(error) => return Err(error),
         };
         if is_used || is_taken { Err(taken()) } else { Ok(()) }
+    }
+
+    /// Whether events of this run may have been seen, although its journal is empty.
+    fn is_taken_by(&self, record: &RunRecord) -> bool {
+        match record.is_foreign {
+            true => record.last_seq_floor > 0,
+            false => record.removed_at.is_some() || record.is_closed || record.boot_id != self.boot_id,
+        }
     }
 
     /// Opens a run that was begun before. A crash while the torn tail is cut leaves it cut or not.

@@ -525,7 +525,7 @@ impl Drop for FileStorage {
     }
 }
 
-/// How many abandoned journals keep a file open, in a process that may open so many.
+/// How many abandoned journals keep a file open, in a process that may open `open_files_max` files.
 fn left_journals_max(open_files_max: usize) -> usize {
     const PART: usize = 32;
     (open_files_max / PART).clamp(*LEFT_JOURNALS.start(), *LEFT_JOURNALS.end())

@@ -19,7 +19,7 @@ pub enum Mode {
     ReadOnly,
 }
 
-/// What a directory is opened for, by whoever writes it.
+/// What a writer opens a directory for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Purpose {
     /// To serve: what earlier writers had not finished writing is removed.

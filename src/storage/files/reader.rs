@@ -59,7 +59,12 @@ impl SyncGuard {
     /// Whether the last writer was a durable one of this boot: after a restart of the machine every page is what the medium
     /// holds. One that has stopped because an fsync failed leaves pages that a later fsync proves nothing of.
     fn is_needed(&self) -> Result<bool, StorageError> {
-        let Some(last) = lock::read_note(&*self.disk, &self.layout)? else { return Ok(false) };
+        let last = match lock::read_note(&*self.disk, &self.layout) {
+            // It is being written, or says nothing.
+            Err(StorageError::Damaged { .. }) => return Ok(true),
+            read => read?,
+        };
+        let Some(last) = last else { return Ok(false) };
         let is_needed = last.durability == Durability::Durable && last.boot_id == self.boot_id;
         match is_needed && last.is_stopped {
             true => Err(StorageError::WriterStopped { path: self.layout.root().to_owned() }),

@@ -74,7 +74,7 @@ fn set_name<'a>(
 /// How the file system tells the time of a change.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Times {
-    /// The kernel's clock moves on by so many nanoseconds at a time.
+    /// The step of the kernel's clock, in nanoseconds.
     pub(super) tick_nanos: i128,
     /// The file system keeps multiples of this.
     pub(super) kept_nanos: i128,

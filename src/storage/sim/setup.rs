@@ -67,8 +67,8 @@ impl SimDisk {
 
 /// What there is only so much of.
 impl SimDisk {
-    /// Programs may have so many files, directories and locks open at the same time; without a number, any. Opening one
-    /// more fails with EMFILE.
+    /// Limits how many files, directories and locks programs may have open at the same time; `None` is no limit. Opening
+    /// one more fails with EMFILE.
     pub fn limit_open_files(&self, most: Option<usize>) {
         self.machine.lock().open_files_max = most;
     }
@@ -78,7 +78,7 @@ impl SimDisk {
         self.machine.lock().open_files
     }
 
-    /// All files together have room for so many bytes; without a number, for any. What is open or has a name takes room.
+    /// Limits the bytes that all files together may hold; `None` is no limit. What is open or has a name takes room.
     /// [`Disk::free_bytes`](crate::storage::Disk::free_bytes) tells what is left; a write takes as much as there is room
     /// for.
     pub fn set_capacity(&self, bytes: Option<u64>) {
@@ -106,14 +106,14 @@ impl SimDisk {
         self
     }
 
-    /// The same disk, on which the kernel's clock moves on by so many nanoseconds at a time: changes in between have the
-    /// same modification time. Every change of the disk takes a nanosecond.
+    /// The same disk, on which the kernel's clock moves on by `tick_nanos` at a time: changes in between have the same
+    /// modification time. Every change of the disk takes a nanosecond.
     pub fn with_coarse_clock(self, tick_nanos: u64) -> Self {
         self.machine.lock().image.times.tick_nanos = i128::from(tick_nanos.max(1));
         self
     }
 
-    /// The same disk, whose file system keeps modification times in multiples of so many nanoseconds.
+    /// The same disk, whose file system keeps modification times in multiples of `kept_nanos`.
     pub fn with_coarse_times(self, kept_nanos: u64) -> Self {
         self.machine.lock().image.times.kept_nanos = i128::from(kept_nanos.max(1));
         self
