@@ -13,7 +13,7 @@ use crate::clock::Timestamp;
 use crate::format::{Record, Scanner, encode, read_session, salvage_session};
 use crate::model::marker::rebuilt_notice;
 use crate::model::{List, Object, Revision, Row, Session, SessionId};
-use crate::recovery::{Said, add_answer, look};
+use crate::recovery::{Said, add_answer};
 
 /// Something that a session can be made from.
 struct Source {
@@ -90,13 +90,13 @@ impl Ward<'_> {
         let own = bytes.and_then(|bytes| Source::salvaged(id, &bytes, name()));
         let (bytes, words) = match own {
             // Nothing older knows better than a file that has everything.
-            Some(own) if own.has_all && own.rows() > 0 => self.made_from(id, own, None, runs),
+            Some(own) if own.has_all && own.rows() > 0 => self.made_from(own, None, runs),
             own => match self.best_version(id, runs, scanner) {
                 Some(best) if own.as_ref().is_none_or(|own| best.knows() > own.knows()) => {
-                    self.made_from(id, best, own.as_ref(), runs)
+                    self.made_from(best, own.as_ref(), runs)
                 }
                 best => match own.into_iter().chain(best).find(Source::counts) {
-                    Some(source) => self.made_from(id, source, None, runs),
+                    Some(source) => self.made_from(source, None, runs),
                     None => return None,
                 },
             },
@@ -160,13 +160,7 @@ impl Ward<'_> {
     }
 
     /// A source, with what else is known: later messages of the file itself, and answers that it cannot have.
-    fn made_from(
-        &self,
-        id: &SessionId,
-        source: Source,
-        own: Option<&Source>,
-        runs: &[RunLook],
-    ) -> (Vec<u8>, Vec<String>) {
+    fn made_from(&self, source: Source, own: Option<&Source>, runs: &[RunLook]) -> (Vec<u8>, Vec<String>) {
         let mut words = vec![format!("rebuilt from {}, which knows {}", source.name, source.extent())];
         let (until, has_all) = (source.knows_until(), source.has_all);
         let lost = match (has_all, source.stated()) {
@@ -183,7 +177,7 @@ impl Ward<'_> {
             false => run.look.events > 0,
         };
         let candidates: Vec<&RunLook> = runs.iter().filter(is_candidate).collect();
-        words.extend(self.add_answers(id, &mut session, candidates, lost));
+        words.extend(self.add_answers(&mut session, candidates, lost));
         let session = Transcript::new(self, session, runs).with_cards_pointed(!has_all);
         match source.whole.filter(|_| words.len() == 1) {
             Some(bytes) => (bytes, words),
@@ -218,7 +212,7 @@ impl Ward<'_> {
             Some(head) => head.clone(),
             None => self.begun_with(id, runs),
         };
-        let answers = self.add_answers(id, &mut session, runs.iter().collect(), usize::MAX);
+        let answers = self.add_answers(&mut session, runs.iter().collect(), usize::MAX);
         if answers.is_empty() {
             let words =
                 vec!["rebuilt from what can still be read of the file itself, which knows no message".to_owned()];
@@ -242,13 +236,7 @@ impl Ward<'_> {
     }
 
     /// Adds the answers of these runs in the order in which they began, up to so many rows, and says which.
-    fn add_answers(
-        &self,
-        id: &SessionId,
-        session: &mut Session,
-        mut runs: Vec<&RunLook>,
-        rows_max: usize,
-    ) -> Vec<String> {
+    fn add_answers(&self, session: &mut Session, mut runs: Vec<&RunLook>, rows_max: usize) -> Vec<String> {
         runs.sort_by(|a, b| {
             let at = |run: &RunLook| run.look.first_at.unwrap_or(0.0);
             at(a).total_cmp(&at(b)).then_with(|| a.run.cmp(&b.run))
@@ -256,7 +244,7 @@ impl Ward<'_> {
         let (answered, said) = (answers_of(session), Said::anywhere(session));
         let (mut words, mut added) = (Vec::new(), 0);
         for run in runs {
-            let evidence = look(&self.storage, id, run.run.as_str());
+            let evidence = self.look(session, run.run.as_str());
             let known = answered.get(run.run.as_str()).copied().unwrap_or(0);
             if added >= rows_max || known >= evidence.folded.rows.len() {
                 continue;

@@ -13,6 +13,7 @@ use super::ward::{Examined, NewDocument, Treatment, Ward};
 use super::{DoctorError, look_round, open};
 use crate::format::{Scanner, read_session};
 use crate::index::Index;
+use crate::limits::SIDECAR_BYTES_MAX;
 use crate::model::{Object, RunId, SessionId};
 use crate::storage::{Expected, Mode, Put, PutOutcome, SharedDisk, with_cause};
 
@@ -300,6 +301,10 @@ impl Ward<'_> {
 
     /// Keeps a session's document and puts the new one in its place, if that can be read.
     fn replace_document(&self, id: &SessionId, new: &NewDocument) -> Result<Option<PathBuf>, String> {
+        let bytes = new.bytes.len() as u64;
+        if bytes > SIDECAR_BYTES_MAX {
+            return Err(format!("the new file would have {bytes} bytes, and {SIDECAR_BYTES_MAX} can be read"));
+        }
         read_session(id, new.bytes.clone()).map_err(|error| format!("the new file could not be read: {error}"))?;
         let kept = self.files.keep_document(id).map_err(|error| with_cause(&error))?;
         let expected = new.replaces.clone().map_or(Expected::Absent, Expected::Revision);

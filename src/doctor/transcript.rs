@@ -9,7 +9,7 @@ use super::ward::{Examined, IndexSays, NewDocument, Treatment, Ward};
 use crate::format::{encode, read_session};
 use crate::model::marker::{FoldedUpTo, folded_up_to, is_interrupted, set_folded_records};
 use crate::model::{List, NotAList, RunId, Session, SessionId, Summary, ToolCard};
-use crate::recovery::{Ending, Evidence, Facts, GivenUp, Plan, Step, Watch, given_up, hope_again, look, plan};
+use crate::recovery::{Ending, Evidence, Facts, GivenUp, Plan, Step, Watch, given_up, hope_again, plan};
 
 /// A session, and what it should be.
 pub(super) struct Transcript<'w> {
@@ -135,7 +135,7 @@ impl<'w> Transcript<'w> {
                 && self.ward.wants(Code::ArmedMarker)
                 && !is_known
             {
-                wanted.insert(growing.run.clone(), look(&self.ward.storage, &self.id, &growing.run));
+                wanted.insert(growing.run.clone(), self.ward.look(&self.before, &growing.run));
                 grown.push(growing.run.clone());
             }
         }
@@ -194,11 +194,11 @@ impl<'w> Transcript<'w> {
             "bring the message and what arrived of its answer into the transcript, as the next full read would";
         let finding = Finding { run: RunId::parse(&run).ok(), ..self.finding(Code::PendingTurn, Severity::Info) };
         told.tell(finding.says(message, repair));
-        self.ward.wants(Code::PendingTurn).then(|| look(&self.ward.storage, &self.id, &run))
+        self.ward.wants(Code::PendingTurn).then(|| self.ward.look(&self.before, &run))
     }
 
     fn check_armed(&self, run: &str, told: &mut Examined, wanted: &mut HashMap<String, Evidence>) {
-        let evidence = look(&self.ward.storage, &self.id, run);
+        let evidence = self.ward.look(&self.before, run);
         let finding = Finding { run: RunId::parse(run).ok(), ..self.finding(Code::ArmedMarker, Severity::Info) };
         told.tell(match tells_something(&evidence) {
             true => finding.says(
@@ -216,7 +216,7 @@ impl<'w> Transcript<'w> {
 
     fn check_given_up(&mut self, marker: &GivenUp, told: &mut Examined, wanted: &mut HashMap<String, Evidence>) {
         let Some(run) = marker.run.clone().or_else(|| self.run_of(marker)) else { return };
-        let evidence = look(&self.ward.storage, &self.id, &run);
+        let evidence = self.ward.look(&self.before, &run);
         let tells = evidence.has_output() || evidence.error_row.is_some();
         if !tells || marker.is_answered_by(&self.before, &evidence) {
             return;
@@ -347,7 +347,7 @@ impl<'w> Transcript<'w> {
         for run in
             answers.rows.iter().filter(|(_, rows)| rows.len() > 1).map(|(run, _)| run.clone()).collect::<Vec<_>>()
         {
-            let folded = look(&self.ward.storage, &self.id, &run).folded;
+            let folded = self.ward.look(&self.after, &run).folded;
             let cards = folded.cards.iter().map(|card| (card.card.tid().into_owned(), card.row));
             answers.folded.insert(run, (folded.rows.len(), cards.collect()));
         }

@@ -10,7 +10,9 @@ use super::options::DoctorOptions;
 use super::rewrite::Cure;
 use crate::clock::Timestamp;
 use crate::format::read_index_lines;
-use crate::model::{Revision, SessionId, Summary};
+use crate::limits::SIDECAR_BYTES_MAX;
+use crate::model::{Revision, Session, SessionId, Summary};
+use crate::recovery::{Evidence, fold_limit, look_within};
 use crate::storage::{FileStorage, Storage, StorageError};
 
 /// A data directory under examination.
@@ -49,6 +51,11 @@ impl<'o> Ward<'o> {
     /// A file's name as it is told.
     pub(super) fn relative(&self, path: PathBuf) -> PathBuf {
         self.files.layout().relative(&path)
+    }
+
+    /// What a run's journal tells of its answer, and no more of it than fits into the session.
+    pub(super) fn look(&self, session: &Session, run: &str) -> Evidence {
+        look_within(&self.storage, session.id(), run, fold_limit(session, run, SIDECAR_BYTES_MAX))
     }
 
     /// Whether a repair would see to findings with this code.

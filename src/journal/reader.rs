@@ -115,7 +115,7 @@ impl JournalReader {
     }
 
     /// The next record up to this offset, or of all that is there.
-    fn next_within(&mut self, extent: Option<u64>) -> Result<Option<Record<'_>>, StorageError> {
+    pub(super) fn next_within(&mut self, extent: Option<u64>) -> Result<Option<Record<'_>>, StorageError> {
         match extent {
             Some(extent) => self.next_whole(extent),
             None => self.next_record(),

@@ -107,9 +107,19 @@ pub fn summarize(
     session: &SessionId,
     run: &RunId,
 ) -> Result<Option<RunSummary>, StorageError> {
+    summarize_within(storage, session, run, None)
+}
+
+/// The same, looking no further than this offset.
+pub(crate) fn summarize_within(
+    storage: &Arc<dyn Storage>,
+    session: &SessionId,
+    run: &RunId,
+    extent: Option<u64>,
+) -> Result<Option<RunSummary>, StorageError> {
     let Some(mut reader) = JournalReader::open(storage, session, run)? else { return Ok(None) };
     let mut summary = RunSummary::default();
-    while let Some(record) = reader.next_record()? {
+    while let Some(record) = reader.next_within(extent)? {
         match record {
             Record::Event(event) => summary.add(&event),
             Record::Damage(_) => summary.damaged += 1,

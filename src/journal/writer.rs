@@ -250,6 +250,13 @@ impl RunJournal {
         }
     }
 
+    /// Hides the end of the run, which begins at this place, until [`RunJournal::show_end`].
+    pub(crate) fn hide_end_from(&self, place: u64) {
+        let _pen = self.pen.lock();
+        self.hidden_end.store(place, Ordering::Release);
+        self.progress.publish(place);
+    }
+
     /// Calls back, once, when the run has ended or its journal takes no more. The call must neither wait nor append.
     pub(crate) fn on_end(&self, tell: impl FnOnce() + Send + 'static) {
         let pen = self.pen.lock();

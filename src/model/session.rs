@@ -465,11 +465,6 @@ impl Session {
         self.entries.iter().map(|entry| len(&entry.key) + of(&entry.slot)).sum::<usize>() as u64
     }
 
-    /// Bytes of these rows.
-    pub(crate) fn message_bytes(&self, rows: &[usize]) -> u64 {
-        rows.iter().filter_map(|at| self.item(List::Messages, *at)).map(|row| row.len() as u64).sum()
-    }
-
     /// The top-level key under which something was set that is not JSON. What was read is JSON.
     pub(crate) fn key_with_bad_json(&self) -> Option<String> {
         let is_bad = |piece: &Piece| match piece {

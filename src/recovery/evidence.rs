@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use crate::format::{DamageKind, EventRef, Record};
 use crate::journal::{JournalReader, RunEnd};
-use crate::model::fold::{ATTEMPT_EVENT, Folded, Folder, Provenance, truncated_from};
+use crate::model::fold::{ATTEMPT_EVENT, Folded, Folder, Provenance};
 use crate::model::{
-    AGENT_SESSION_EVENT, AgentSession, FoldLimit, List, Object, Row, RunId, Session, SessionId, TerminalState,
-    is_truthy, quoted, text_of, trim,
+    AGENT_SESSION_EVENT, AgentSession, FoldLimit, Object, Row, RunId, SessionId, TerminalState, is_truthy, text_of,
+    trim,
 };
 use crate::storage::{Storage, StorageError};
 
@@ -142,20 +142,6 @@ pub fn read(
         Record::Damage(damage) => read.damaged += u64::from(damage.kind != DamageKind::TornTail),
     })?;
     Ok(read.finish(session, run.as_str(), reader.read_to(), reader.whole_lines()))
-}
-
-/// Part of a document that is left for markers, metadata and an error row when an answer is folded into it.
-const RESERVED_PART: u64 = 64;
-
-/// How much of a run's answer fits into its session, whose document may have this many bytes. Rows of the run that stand
-/// there already are counted as its own. A session that notes what the model was shown holds each row twice.
-pub fn fold_limit(session: &Session, run: &str, document_bytes_max: u64) -> FoldLimit {
-    let own = session.messages_with(&quoted(run));
-    let before_seq = own.iter().filter_map(|at| truncated_from(&session.message(*at)?, run)).min();
-    let copies = if session.is_empty(List::ContextMessages) { 1 } else { 2 };
-    let taken = session.json_bytes().saturating_sub(copies * session.message_bytes(&own));
-    let room = (document_bytes_max - document_bytes_max / RESERVED_PART).saturating_sub(taken);
-    FoldLimit { bytes: room / copies, before_seq }
 }
 
 /// A journal as far as it was read.

@@ -8,6 +8,7 @@
 mod errors;
 mod evidence;
 mod finding;
+mod fold_limit;
 mod given_up;
 mod merge;
 mod pending;
@@ -16,7 +17,8 @@ mod retry;
 mod turn;
 mod watch;
 
-pub use self::evidence::{Ending, Evidence, Failure, JournalState, fold_limit, look, look_within, read};
+pub use self::evidence::{Ending, Evidence, Failure, JournalState, look, look_within, read};
+pub use self::fold_limit::fold_limit;
 pub use self::given_up::{GivenUp, Said, add_answer, given_up, hope_again};
 pub use self::pending::{fold_ended, keep_unanswered};
 pub use self::plan::{Facts, Plan, RecoveryOptions, Step, plan};

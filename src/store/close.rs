@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::gates::Gate;
 use super::{Shared, StoreError};
 use crate::model::{Event, RunId, SessionId};
+use crate::sidecar::SidecarError;
 use crate::storage::{Durability, Seal, StorageError};
 
 const GONE: &str = "The producer of this answer went away before it ended.";
@@ -43,11 +44,14 @@ impl Shared {
         }
     }
 
-    /// Saves an answer whose end was written when there was no room for it, if there is by now.
-    fn try_to_save_end(&self, gate: &Gate, session: &SessionId, run: &RunId) -> Result<(), StoreError> {
+    /// Saves an answer whose end was written and could not be saved, if it can be by now. While the disk does not take it,
+    /// the follower waits on; a document that cannot take it is reported.
+    fn try_to_save_end(&self, gate: &Arc<Gate>, session: &SessionId, run: &RunId) -> Result<(), StoreError> {
         let Some(_alone) = gate.document.try_lock().filter(|_| gate.may_try_to_save()) else { return Ok(()) };
         match self.save_end(gate, session, run) {
-            Err(error) if error.code() == "no_space" => Ok(()),
+            Err(
+                StoreError::Storage(_) | StoreError::Sidecar(SidecarError::Storage(_) | SidecarError::Conflict { .. }),
+            ) => Ok(()),
             saved => saved.map(drop),
         }
     }

@@ -91,13 +91,17 @@ impl Gate {
     }
 
     /// The runs that this process may have appended to since their journals were last looked at, each with whether it was
-    /// opened since. Those that are closed by now need no further look.
+    /// opened since.
     pub(super) fn runs_to_look_at(&self) -> Vec<(RunId, bool)> {
-        let mut runs = self.runs.lock();
-        let take = |(run, opened): (&RunId, &mut Opened)| (run.clone(), std::mem::take(&mut opened.is_new));
-        let all = runs.iter_mut().map(take).collect();
-        runs.retain(|_, opened| opened.journal.strong_count() > 0);
-        all
+        self.runs.lock().iter().map(|(run, opened)| (run.clone(), opened.is_new)).collect()
+    }
+
+    /// Notes that they were looked at. Those that are closed by now need no further look.
+    pub(super) fn note_looked_at(&self) {
+        self.runs.lock().retain(|_, opened| {
+            opened.is_new = false;
+            opened.journal.strong_count() > 0
+        });
     }
 
     /// Forgets the runs that are closed: the session has no marker that would call for a look at them.

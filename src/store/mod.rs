@@ -39,6 +39,7 @@ use crate::clock::{Clock, Timestamp};
 use crate::entropy::Entropy;
 use crate::index::Index;
 use crate::journal::{OpenFileBudget, RunJournal};
+use crate::limits::SIDECAR_BYTES_MAX;
 use crate::meter::Meter;
 use crate::storage::{
     Durability, FileStorage, FilesOptions, Finding, Holder, Mode, OsDisk, Purpose, SharedDisk, Storage,
@@ -135,7 +136,8 @@ impl Store {
     }
 
     /// A store on any storage.
-    pub fn on_storage(storage: Arc<dyn Storage>, options: Options) -> Self {
+    pub fn on_storage(storage: Arc<dyn Storage>, mut options: Options) -> Self {
+        options.document_bytes_max = options.document_bytes_max.min(SIDECAR_BYTES_MAX);
         let (clock, entropy) = (options.clock.clone(), options.entropy.clone());
         options.meter.findings.add(storage.findings().len() as u64);
         let (gates, open_files) = (Gates::new(clock.clone()), Arc::new(OpenFileBudget::new(options.open_journals_max)));

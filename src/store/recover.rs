@@ -37,14 +37,18 @@ impl Shared {
     ///
     /// A crash before the save leaves the session as it was, and the next read decides the same; a crash behind it
     /// leaves the session resolved, and the next read finds nothing to do.
-    pub(super) fn resolve_alone(&self, gate: &Gate, id: &SessionId) -> Result<Arc<Cached>, StoreError> {
+    pub(super) fn resolve_alone(&self, gate: &Arc<Gate>, id: &SessionId) -> Result<Arc<Cached>, StoreError> {
         let read = self.read(id)?;
         if read.watch.is_quiet() {
             gate.forget_closed_runs();
             return Ok(read);
         }
         let Some(grown) = self.calls_for_a_look(gate, &read) else { return Ok(read) };
+        self.make_hidden_end_durable(gate, &read)?;
         let facts = self.facts(gate, &read, &grown);
+        if facts.runs.values().all(|evidence| evidence.journal != JournalState::Unreadable) {
+            note_looked_through(gate, &read);
+        }
         self.meter().damaged_lines.add(damaged(&facts));
         // A list that is no list is served as it is.
         let Ok(Some(plan)) = plan(&read.session, &facts) else {
@@ -66,6 +70,16 @@ impl Shared {
                 runs.iter().for_each(|run| self.show_saved_end(gate, run));
                 Ok(saved)
             }
+        }
+    }
+
+    /// An end that followers are not shown yet may not be durable. Only what is comes into the transcript.
+    fn make_hidden_end_durable(&self, gate: &Arc<Gate>, read: &Cached) -> Result<(), StoreError> {
+        let run = read.session.active_run().and_then(|run| RunId::parse(&run).ok());
+        let is_hidden = |run: &RunId| gate.open_run(run).is_some_and(|open| open.hidden_end().is_some());
+        match run.filter(is_hidden) {
+            Some(run) => self.make_end_durable(gate, read.session.id(), &run),
+            None => Ok(()),
         }
     }
 
@@ -104,7 +118,8 @@ impl Shared {
         calls.then_some(grown)
     }
 
-    /// The runs whose journals hold more than the rows above their markers.
+    /// The runs whose journals hold more than the rows above their markers, or may do so. If there is none, the journals were
+    /// looked through.
     fn grown(&self, gate: &Gate, read: &Cached) -> Vec<String> {
         let (id, watch) = (read.session.id(), &read.watch);
         let opened = gate.runs_to_look_at();
@@ -116,7 +131,7 @@ impl Shared {
             Some(growing)
         });
         let opened_growing: Vec<_> = opened_growing.collect();
-        let was_looked_through = read.was_looked_through.swap(true, Ordering::Relaxed);
+        let was_looked_through = read.was_looked_through.load(Ordering::Relaxed);
         let watched = if was_looked_through { watch.growing_in_last_turn() } else { &watch.growing };
         let mut grown: Vec<String> = watched
             .iter()
@@ -126,6 +141,9 @@ impl Shared {
             .collect();
         grown.sort_unstable();
         grown.dedup();
+        if grown.is_empty() {
+            note_looked_through(gate, read);
+        }
         grown
     }
 
@@ -190,8 +208,14 @@ impl Shared {
         is_over || is_spent || !is_nameable || self.journal_len(session, &retry.run).is_some_and(|bytes| bytes > 0)
     }
 
+    /// One that cannot be looked at now may have: then the journal is read, and looked at again the next time.
     fn has_grown(&self, session: &SessionId, growing: &Growing) -> bool {
-        let Some(bytes) = self.journal_len(session, &growing.run) else { return false };
+        let Ok(run) = RunId::parse(&growing.run) else { return false };
+        let bytes = match self.storage.journal_len(session, &run) {
+            Ok(Some(bytes)) => bytes,
+            Ok(None) => return false,
+            Err(_) => return true,
+        };
         growing.has_changed(bytes).unwrap_or_else(|| {
             let is_known = self.is_known(session, growing);
             if is_known {
@@ -250,6 +274,12 @@ impl Shared {
         let bytes = self.storage.core_transcript(id).ok().flatten()?;
         read_session(id, bytes).ok()
     }
+}
+
+/// From now on the journals of settled turns need no look, unless this process opens them.
+fn note_looked_through(gate: &Gate, read: &Cached) {
+    gate.note_looked_at();
+    read.was_looked_through.store(true, Ordering::Relaxed);
 }
 
 fn damaged(facts: &Facts<'_>) -> u64 {

@@ -1,5 +1,6 @@
 //! Runs: begun with a durable prompt, appended to, ended with a durable, folded and saved answer.
 
+use std::cell::RefCell;
 use std::slice;
 use std::sync::Arc;
 
@@ -10,13 +11,13 @@ use super::sessions::check_length;
 use super::{Change, Shared, Store, StoreError};
 use crate::journal::{
     AppendError, Appended, JournalEvent, ReadOptions, Replay, ReplayLimits, RunEvents, RunJournal, RunReader,
-    RunSummary, read_events, replay_session, runs_as_begun, summarize,
+    RunSummary, read_events, replay_session, runs_as_begun, summarize, summarize_within,
 };
-use crate::limits::{LEASE_SECONDS_MAX, SIDECAR_BYTES_MAX};
+use crate::limits::LEASE_SECONDS_MAX;
 use crate::model::{Cursor, Event, PendingTurn, RunId, Session, SessionId};
 use crate::recovery::keep_unanswered;
 use crate::sidecar::{SaveIntent, SaveOptions, SidecarError};
-use crate::storage::{Birth, Durability, OpenedJournal, Ticket};
+use crate::storage::{Birth, Durability, OpenedJournal, StorageError, Ticket};
 
 /// What a user says, to be answered by a run.
 #[derive(Debug, Clone, Default)]
@@ -229,7 +230,7 @@ impl Run {
         });
         match &appended {
             Ok(_) => self.shared.show_saved_end(&self.gate, self.id()),
-            Err(_) if self.is_sealed() => self.shared.keep_hidden(&self.gate, &self.journal),
+            Err(_) if self.journal.hidden_end().is_some() => self.shared.keep_hidden(&self.gate, &self.journal),
             Err(_) => {}
         }
         appended
@@ -347,12 +348,14 @@ impl Store {
 
     /// A run's events, each once, and the damage in its journal.
     pub fn read_events(&self, session: &SessionId, run: &RunId, options: ReadOptions) -> Result<RunEvents, StoreError> {
-        Ok(read_events(&self.shared.storage, session, run, options, self.shared.shown(session, run))?)
+        let storage = &self.shared.storage;
+        self.shared.read_shown(session, |shown| read_events(storage, session, run, options, shown(run)))
     }
 
     /// What a run's journal says of the run; nothing if it has none.
     pub fn run_summary(&self, session: &SessionId, run: &RunId) -> Result<Option<RunSummary>, StoreError> {
-        Ok(summarize(&self.shared.storage, session, run)?)
+        let storage = &self.shared.storage;
+        self.shared.read_shown(session, |shown| summarize_within(storage, session, run, shown(run)))
     }
 
     /// Whether a session has a run of this id, with a journal.
@@ -372,8 +375,8 @@ impl Store {
 
     /// The events of all of a session's runs behind a cursor.
     pub fn replay(&self, session: &SessionId, cursor: Option<&Cursor>) -> Result<Replay, StoreError> {
-        let shown = |run: &RunId| self.shared.shown(session, run);
-        Ok(replay_session(&self.shared.storage, session, cursor, ReplayLimits::default(), &shown)?)
+        let (storage, limits) = (&self.shared.storage, ReplayLimits::default());
+        self.shared.read_shown(session, |shown| replay_session(storage, session, cursor, limits, shown))
     }
 
     /// Moves a run's journal to the trash. Its id is not taken again. Refused while the run is not folded yet.
@@ -402,7 +405,7 @@ impl Shared {
 
     /// Refuses a turn whose document leaves too little room for an answer.
     fn refuse_too_large(&self, document: &Session) -> Result<(), StoreError> {
-        let max = self.options.document_bytes_max.min(SIDECAR_BYTES_MAX);
+        let max = self.options.document_bytes_max;
         let (bytes, max) = (document.json_bytes(), max - max / ANSWER_PART);
         if bytes > max {
             return Err(SidecarError::TooLarge { session: document.id().clone(), bytes, max }.into());
@@ -433,6 +436,29 @@ impl Shared {
         }
     }
 
+    /// Reads no further than may be shown. A run that is opened or ends meanwhile may hold events that may not be: then it is
+    /// read again.
+    fn read_shown<T>(
+        &self,
+        session: &SessionId,
+        read: impl Fn(&dyn Fn(&RunId) -> Option<u64>) -> Result<T, StorageError>,
+    ) -> Result<T, StoreError> {
+        let gate = self.gates.of(session);
+        loop {
+            let read_whole = RefCell::new(Vec::new());
+            let found = read(&|run| {
+                let shown = self.shown_of(&gate, run);
+                if shown.is_none() {
+                    read_whole.borrow_mut().push(run.clone());
+                }
+                shown
+            })?;
+            if read_whole.into_inner().iter().all(|run| self.shown_of(&gate, run).is_none()) {
+                return Ok(found);
+            }
+        }
+    }
+
     /// From which place on a run's journal is not to be shown yet.
     pub(super) fn hidden_from(&self, gate: &Gate, run: &RunId) -> u64 {
         self.shown_of(gate, run).unwrap_or(u64::MAX)
@@ -456,17 +482,30 @@ impl Shared {
     /// The journal of a run, the one that is open if there is one: a journal has one writer.
     pub(super) fn open_journal(
         &self,
-        gate: &Gate,
+        gate: &Arc<Gate>,
         session: &SessionId,
         run: &RunId,
     ) -> Result<Arc<RunJournal>, StoreError> {
-        if let Some(open) = gate.open_run(run).filter(|open| !open.has_failed()) {
-            return Ok(open);
-        }
+        let failed = match gate.open_run(run) {
+            Some(open) if !open.has_failed() => return Ok(open),
+            failed => failed,
+        };
         let opened = self.storage.open_journal(session, run)?;
         let journal = self.new_journal(session, run, opened);
+        if let Some(failed) = failed {
+            self.hide_as_before(gate, &journal, &failed);
+        }
         gate.note_run(&journal);
         Ok(journal)
+    }
+
+    /// Hides from followers what was hidden when a journal failed that was opened again.
+    fn hide_as_before(&self, gate: &Arc<Gate>, journal: &Arc<RunJournal>, failed: &Arc<RunJournal>) {
+        if let Some(place) = failed.hidden_end().filter(|_| journal.seal().is_sealed()) {
+            journal.hide_end_from(place);
+            self.keep_hidden(gate, journal);
+        }
+        self.hidden.lock().retain(|(_, known)| !Arc::ptr_eq(known, failed));
     }
 
     fn new_journal(&self, session: &SessionId, run: &RunId, opened: OpenedJournal) -> Arc<RunJournal> {
@@ -474,7 +513,7 @@ impl Shared {
     }
 
     /// A run's journal goes only when its session holds what it says. What can be resolved is resolved first.
-    fn refuse_unfolded(&self, gate: &Gate, session: &SessionId, run: &RunId) -> Result<(), StoreError> {
+    fn refuse_unfolded(&self, gate: &Arc<Gate>, session: &SessionId, run: &RunId) -> Result<(), StoreError> {
         let read = match self.resolve_alone(gate, session) {
             Err(StoreError::NotFound { .. }) => return Ok(()),
             read => read?,
@@ -490,7 +529,7 @@ impl Shared {
 
     /// The session, with no run unfinished. One that is dead is recovered first, as by any full read; one that ended but
     /// was not folded before a crash is folded now.
-    fn ready_for_turn(&self, gate: &Gate, session: &SessionId) -> Result<Session, StoreError> {
+    fn ready_for_turn(&self, gate: &Arc<Gate>, session: &SessionId) -> Result<Session, StoreError> {
         let read = self.resolve_alone(gate, session)?;
         let Some(active) = read.session.active_run() else { return self.keep_prompt(&read.session) };
         let busy = || StoreError::RunInProgress { session: session.clone(), run: active.to_string() };

@@ -64,8 +64,10 @@ impl Shared {
                 Ok(cached)
             }
             Err(error) => {
-                // Whatever is there now, memory does not know it.
-                self.cache.remove(session.id());
+                // Whatever is there now, memory does not know it, unless nothing was tried.
+                if !matches!(error, SidecarError::TooLarge { .. }) {
+                    self.cache.remove(session.id());
+                }
                 self.meter().save_failures.add(u64::from(matches!(error, SidecarError::Storage(_))));
                 Err(error.into())
             }

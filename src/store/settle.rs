@@ -1,5 +1,7 @@
 //! The end of a turn: a sealed run's events become rows of the transcript, once, and the turn is no longer pending.
 
+use std::sync::Arc;
+
 use super::gates::Gate;
 use super::{Shared, StoreError};
 use crate::model::{List, NotAList, RunId, Session, SessionId};
@@ -34,11 +36,24 @@ impl Shared {
     }
 
     /// The same for a run whose end was written and could not be saved: makes it durable first, and shows it afterwards.
-    pub(super) fn save_end(&self, gate: &Gate, session: &SessionId, run: &RunId) -> Result<bool, StoreError> {
-        self.storage.commit()?;
+    pub(super) fn save_end(&self, gate: &Arc<Gate>, session: &SessionId, run: &RunId) -> Result<bool, StoreError> {
+        self.make_end_durable(gate, session, run)?;
         let is_folded = self.settle(session, run)?;
         self.show_saved_end(gate, run);
         Ok(is_folded)
+    }
+
+    /// Makes the end of a run durable. A journal that has failed is opened again, which mends and syncs it.
+    pub(super) fn make_end_durable(
+        &self,
+        gate: &Arc<Gate>,
+        session: &SessionId,
+        run: &RunId,
+    ) -> Result<(), StoreError> {
+        if gate.open_run(run).is_some_and(|open| open.has_failed()) {
+            self.open_journal(gate, session, run)?;
+        }
+        Ok(self.storage.commit()?)
     }
 
     /// The session with the run's answer in it; nothing if it is there already.

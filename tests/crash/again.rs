@@ -14,14 +14,14 @@ fn two_turns(store: &Store, told: &mut Told) -> Result<(), StoreError> {
     told.turn(store, "r2", 2)
 }
 
-fn last_question(store: &Store) -> String {
-    let session = store.get_session(&id()).unwrap();
+fn last_question(store: &Store) -> Result<String, StoreError> {
+    let session = store.get_session(&id())?;
     let asked = session.messages().rfind(|row| row.role() == "user").unwrap();
-    asked.content().into_owned()
+    Ok(asked.content().into_owned())
 }
 
 fn ask_again(store: &Store, _: &mut Told) -> Result<(), StoreError> {
-    let question = last_question(store);
+    let question = last_question(store)?;
     let turn = UserTurn { again: Some(Again::Last), ..UserTurn::text(&question).with_run(RunId::parse("r3").unwrap()) };
     store.begin_run(&id(), turn).map(drop)
 }
@@ -35,7 +35,7 @@ fn a_question_asked_again_is_never_lost_wherever_that_is_cut() {
     let (fresh, told) = prepared(two_turns);
     let (question, rows) = {
         let store = open(&fresh).unwrap();
-        (last_question(&store), store.get_session(&id()).unwrap().len(List::Messages))
+        (last_question(&store).unwrap(), store.get_session(&id()).unwrap().len(List::Messages))
     };
     let (mut before, mut behind) = (0, 0);
     for operation in 0..=operations_of(two_turns, ask_again) {

@@ -17,6 +17,7 @@ use crate::format::{LineShape, Record, Scanner};
 use crate::limits::READ_CHUNK_BYTES;
 use crate::model::{RunId, SessionId};
 use crate::storage::commit::{CommitOptions, FoundLog, Log, Retired, Slot};
+use crate::storage::directories::Directories;
 use crate::storage::disk::{Access, DiskFile, SharedDisk, read_full, write_full};
 use crate::storage::error::{Attempt, StorageError, optional, with_cause};
 use crate::storage::finding::Finding;
@@ -106,7 +107,9 @@ impl FileStorage {
         self.replay(&contents, &mut findings)?;
         let has_records = !contents.runs.is_empty();
         let found = self.found_log(&scan, has_records, options, &mut findings)?;
-        let mut log = Log::new(raw.clone(), self.directories.clone(), self.layout.clone(), store, options, found);
+        // What its directory fsync finds is the log's to judge: without names that last, it is not used.
+        let directories = Arc::new(Directories::new(raw.clone(), self.layout.root()));
+        let mut log = Log::new(raw.clone(), directories, self.layout.clone(), store, options, found);
         if has_records {
             self.retire(&mut log)?;
         }
