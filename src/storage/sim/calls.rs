@@ -46,7 +46,10 @@ impl Machine {
                 let place = place.named()?;
                 self.check(place.0, WRITE | SEARCH)?;
                 self.begin(NEW, || format!("create {}", path.display()))?;
-                self.image.add(place, Inode::File(Default::default()))
+                let number = self.image.add(place, Inode::File(Default::default()))?;
+                // An earlier file of this number may have been one that cannot be read.
+                self.faults.set_unreadable(number, false);
+                Ok(number)
             }
         }
     }
@@ -320,9 +323,12 @@ impl DiskFile for SimFile {
 
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.with(|machine| {
-            let is_longer = machine.image.stat(self.number)?.len < len;
-            let demand = if is_longer { Demand::Space { after: 0 } } else { Demand::Nothing };
+            let added = len.saturating_sub(machine.image.stat(self.number)?.len);
+            let demand = if added > 0 { Demand::Space { after: 0 } } else { Demand::Nothing };
             machine.begin(demand, || format!("cut {} to {len}", self.path))?;
+            if machine.free_bytes().is_some_and(|free| free < added) {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
             machine.image.change(self.number, Change::SetLen(len))
         })
     }

@@ -154,6 +154,9 @@ fn a_disk_of_a_certain_size_tells_what_is_free_and_a_closed_file_without_a_name_
     assert_eq!(file.write_at(b"abcd", 8).unwrap(), 2, "as much as there is room for");
     assert_eq!(kind(file.write_at(b"cd", 10)), io::ErrorKind::StorageFull);
     assert_eq!(file.write_at(b"xy", 0).unwrap(), 2, "what is there can be overwritten");
+    assert_eq!(kind(file.set_len(11)), io::ErrorKind::StorageFull);
+    file.set_len(9).unwrap();
+    file.set_len(10).unwrap();
     disk.remove_file(Path::new("/a")).unwrap();
     assert_eq!(free(), Some(0), "it is open");
     drop(file);
@@ -217,12 +220,14 @@ fn numbers_of_files_that_are_gone_for_good_are_used_again_if_asked() {
         let disk = if reuses { SimDisk::new().with_inode_reuse() } else { SimDisk::new() };
         drop(create(&disk, "/a", b"x"));
         let first = number(&disk, "/a");
+        disk.break_reads("/a").unwrap();
         disk.remove_file(Path::new("/a")).unwrap();
         create(&disk, "/b", b"x");
         assert_ne!(number(&disk, "/b"), first, "it may come back after a crash");
         disk.sync_dir(Path::new("/")).unwrap();
-        create(&disk, "/c", b"y");
+        let file = create(&disk, "/c", b"y");
         assert_eq!(number(&disk, "/c") == first, reuses);
+        assert_eq!(file.read_at(&mut [0], 0).unwrap(), 1, "a new file can be read");
     }
 }
 
