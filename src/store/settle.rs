@@ -67,3 +67,25 @@ impl Shared {
         Ok(Some(session))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use crate::model::Event;
+    use crate::storage::sim::SimDisk;
+    use crate::store::{NewSession, Options, Outcome, Store, UserTurn};
+
+    #[test]
+    fn a_journal_whose_end_is_shown_is_not_held_open() {
+        let store = Store::open_on(Arc::new(SimDisk::new()), "/data", Options::default()).unwrap();
+        let id = store.create(NewSession::titled("x")).unwrap();
+        let run = store.begin_run(&id, UserTurn::text("x")).unwrap();
+        run.finish(Outcome::Completed).unwrap();
+        run.append(Event::done()).unwrap_err();
+        let name = run.id().clone();
+        drop(run);
+        assert!(store.shared.hidden.lock().is_empty());
+        assert!(store.shared.gates.of(&id).open_run(&name).is_none());
+    }
+}

@@ -87,6 +87,32 @@ fn a_reader_beside_a_durable_writer_makes_durable_what_it_shows() {
     assert!(matches!(refused.storage(), Some(StorageError::SyncFailed { .. })), "{refused:?}");
 }
 
+/// A later fsync says nothing of what an earlier one could not write: a durable writer that stopped leaves readers nothing
+/// to show until a writer has recovered.
+#[test]
+fn a_reader_shows_nothing_of_a_durable_writer_that_stopped() {
+    let disk = SimDisk::new();
+    let options = Options { durability: Durability::Durable, ..options_of(&disk) };
+    let store = Store::open_on(Arc::new(disk.clone()), DATA, options.clone()).unwrap();
+    store.create(NewSession::titled("x").with_id(id())).unwrap();
+    let run = store.begin_run(&id(), UserTurn::text("x").with_run(run_id("r"))).unwrap();
+    run.append(Event::token("one ")).unwrap();
+    disk.break_syncs(disk.operations() + 1);
+    run.append(Event::token("two ")).unwrap_err();
+    disk.mend_syncs();
+    let read = || {
+        let reader = USUAL.open_to_read(&disk).unwrap();
+        reader.read_events(&id(), &run_id("r"), ReadOptions::default()).map(|found| found.events.len())
+    };
+    let is_refused = || matches!(read().unwrap_err().storage(), Some(StorageError::WriterStopped { .. }));
+    assert!(is_refused(), "while the writer is there");
+    drop((run, store));
+    disk.kill();
+    assert!(is_refused(), "and when it is gone");
+    drop(Store::open_on(Arc::new(disk.clone()), DATA, options).unwrap());
+    assert!(read().unwrap() >= 1, "until another writer has recovered");
+}
+
 #[test]
 fn a_reader_beside_a_buffered_writer_syncs_nothing() {
     let (disk, _) = prepared(created);

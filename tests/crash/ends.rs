@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use lastword::storage::sim::{Fault, SimDisk};
+use lastword::storage::sim::{Crash, Fault, SimDisk};
 use lastword::{After, Durability, Event, List, NewSession, Options, Outcome, ReadOptions, Store, UserTurn};
 
 use crate::ledger::run_id;
-use crate::logged::options_of;
+use crate::logged::{layout, options_of};
 use crate::machine::{DATA, created, id, open, prepared};
 
 /// An end whose fsync failed is shown to no follower, whatever the store was told.
@@ -78,6 +78,56 @@ fn an_end_is_shown_when_its_answer_is_saved() {
         assert_eq!(follow.poll().unwrap().unwrap().name, "done", "{name}");
         let session = store.get_session(&id()).unwrap();
         assert_eq!((session.len(List::Messages), session.pending_turn()), (2, None), "{name}");
+    }
+}
+
+/// The end was written but for its line feed, and could not be cut off again: the journal failed. What opens it again hides
+/// the end as well, until the answer is saved.
+#[test]
+fn an_end_in_a_journal_that_failed_is_hidden_until_it_is_saved() {
+    let end_bytes = {
+        let (disk, _) = prepared(created);
+        let store = open(&disk).unwrap();
+        let run = store.begin_run(&id(), UserTurn::text("x").with_run(run_id("r"))).unwrap();
+        run.append(Event::token("word")).unwrap();
+        let before = disk.files()[&layout().journal(&id(), &run_id("r"))].len();
+        run.finish(Outcome::Completed).unwrap();
+        disk.files()[&layout().journal(&id(), &run_id("r"))].len() - before
+    };
+    for is_read in [true, false] {
+        let (disk, _) = prepared(created);
+        let store = open(&disk).unwrap();
+        let run = store.begin_run(&id(), UserTurn::text("x").with_run(run_id("r"))).unwrap();
+        run.append(Event::token("word")).unwrap();
+        store.commit().unwrap();
+        let mut follow = store.follow(&id(), &run_id("r"), After::Start).unwrap();
+        follow.poll().unwrap().unwrap();
+        // The rest of the line, and cutting off what was written.
+        disk.fail(disk.operations() + 1, Fault::ShortWrite(end_bytes - 1));
+        disk.fail(disk.operations() + 2, Fault::Eio);
+        disk.fail(disk.operations() + 3, Fault::Eio);
+        run.finish(Outcome::Completed).unwrap_err();
+        drop(run);
+        let journal = disk.files()[&layout().journal(&id(), &run_id("r"))].clone();
+        assert!(journal.ends_with(b"}"), "{}\n{}", String::from_utf8_lossy(&journal), disk.log().join("\n"));
+        assert!(follow.poll().unwrap().is_none(), "shown by the journal that failed");
+        let again = store.resume_run(&id(), &run_id("r")).unwrap();
+        assert!(again.is_sealed());
+        assert!(follow.poll().unwrap().is_none(), "shown by the journal that was opened again");
+        assert_eq!(store.read_events(&id(), &run_id("r"), ReadOptions::default()).unwrap().events.len(), 1);
+        assert!(!store.run_summary(&id(), &run_id("r")).unwrap().unwrap().seal.is_sealed(), "told by a summary");
+        assert!(store.replay(&id(), None).unwrap().events.len() == 1, "shown by a replay");
+        match is_read {
+            true => drop(store.get_session(&id()).unwrap()),
+            false => drop(again.finish(Outcome::Completed).unwrap()),
+        }
+        assert_eq!(follow.poll().unwrap().unwrap().name, "done");
+        assert!(store.run_summary(&id(), &run_id("r")).unwrap().unwrap().seal.is_sealed());
+        let session = store.get_session(&id()).unwrap();
+        assert_eq!((session.len(List::Messages), session.pending_turn()), (2, None));
+        disk.power_cut(Crash::LoseAll);
+        let events = open(&disk).unwrap().read_events(&id(), &run_id("r"), ReadOptions::default()).unwrap().events;
+        assert_eq!(events.len(), 2, "what was shown is durable");
     }
 }
 

@@ -1,9 +1,10 @@
 //! What grows: documents up to a bound, journals behind markers, and reads that do not grow with the history.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lastword::clock::{ManualClock, Timestamp};
+use lastword::doctor::{self, DoctorOptions};
 use lastword::storage::Access;
 use lastword::storage::Disk;
 use lastword::storage::sim::SimDisk;
@@ -100,6 +101,74 @@ fn an_event_in_the_place_of_a_torn_end_of_the_same_length_is_folded() {
     assert_eq!(contents(&store)[1], "one two", "by a warm read");
     drop((run, store));
     assert_eq!(contents(&later(&disk))[1], "one two", "and by a cold one");
+}
+
+/// A journal that could not be looked at once is looked at again.
+#[test]
+fn growth_that_could_not_be_read_at_first_is_seen_later() {
+    let disk = SimDisk::new();
+    let interrupted = |number: i64| {
+        let store = open_at(&disk, NOW + number * 100).unwrap();
+        if number == 0 {
+            store.create(NewSession::titled("x").with_id(id())).unwrap();
+        }
+        store.get_session(&id()).unwrap();
+        let run = run_id(&format!("r{number}"));
+        let run = store.begin_run(&id(), UserTurn::text(&format!("question {number}")).with_run(run)).unwrap();
+        run.append(Event::token("half")).unwrap();
+        drop((run, store));
+        disk.kill();
+    };
+    (0..3).for_each(interrupted);
+    open_at(&disk, NOW + 1_000).unwrap().get_session(&id()).unwrap();
+    // The first run grows while no store has the session in memory.
+    let journal = layout().journal(&id(), &run_id("r0"));
+    let later = open_at(&disk, NOW + 1_000).unwrap();
+    later.resume_run(&id(), &run_id("r0")).unwrap().append(Event::token(" and more")).unwrap();
+    drop(later);
+    disk.kill();
+    disk.break_reads(&journal).unwrap();
+    let store = open_at(&disk, NOW + 2_000).unwrap();
+    let answer = || store.get_session(&id()).unwrap().message(1).unwrap().content().into_owned();
+    assert_eq!((answer(), answer()), ("half".to_owned(), "half".to_owned()));
+    disk.mend_reads(&journal).unwrap();
+    assert_eq!(answer(), "half and more");
+}
+
+/// An answer that was cut where the document was full does not grow when its journal does, nor by a repair.
+#[test]
+fn a_truncated_answer_stays_as_it_is_for_reads_and_repairs() {
+    const MAX: u64 = 64 * 1024;
+    let disk = SimDisk::new();
+    let open = |seconds: i64, max: u64| {
+        let clock = ManualClock::at(Timestamp::from_seconds((NOW + seconds) as f64));
+        let options = Options { document_bytes_max: max, clock: Arc::new(clock), ..options_of(&disk) };
+        Store::open_on(Arc::new(disk.clone()), DATA, options).unwrap()
+    };
+    let append = |run: &lastword::Run, count: usize| {
+        (0..count).for_each(|number| drop(run.append(Event::token(&format!("{number:0>400} "))).unwrap()));
+    };
+    let store = open(0, MAX);
+    store.create(NewSession::titled("x").with_id(id())).unwrap();
+    let run = store.begin_run(&id(), UserTurn::text("x").with_run(run_id("r"))).unwrap();
+    append(&run, 300);
+    drop((run, store));
+    disk.kill();
+    let answer = |store: &Store| {
+        let row = store.get_session(&id()).unwrap().message(1).unwrap();
+        (row.content().into_owned(), row.fields().get("_truncated").unwrap().to_owned())
+    };
+    let first = answer(&open(3_600, MAX));
+    let store = open(3_600, MAX);
+    append(&store.resume_run(&id(), &run_id("r")).unwrap(), 100);
+    assert_eq!(answer(&store), first, "its journal grew");
+    drop(store);
+    // With more room, what was left out is still left out: it would stand in the wrong place.
+    assert_eq!(answer(&open(3_600, 16 * MAX)), first, "the document may be larger");
+    let repaired = doctor::repair_on(Arc::new(disk.clone()), Path::new(DATA), &DoctorOptions::default()).unwrap();
+    assert_eq!(answer(&open(3_600, MAX)), first, "after a repair: {:#?}", repaired.actions);
+    let again = doctor::repair_on(Arc::new(disk.clone()), Path::new(DATA), &DoctorOptions::default()).unwrap();
+    assert!(again.actions.is_empty(), "{:#?}", again.actions);
 }
 
 /// A warm read costs the same however many interruptions a session has behind it.

@@ -117,6 +117,48 @@ fn a_run_is_appended_to_again_as_soon_as_its_journal_can_be_written() {
     assert_eq!(texts(&open(&disk).unwrap(), "a").len(), 4);
 }
 
+/// The records of withheld lines are their only copy. While they cannot be read, they stay where they are.
+#[test]
+fn records_that_cannot_be_read_stay_and_refuse_their_run_alone() {
+    let disk = logged();
+    let journal = layout().journal(&session_id("a"), &run_id("r"));
+    let records = layout().kept_records(&session_id("a"), &run_id("r"));
+    disk.set_mode(&journal, 0o400).unwrap();
+    drop(open(&disk).unwrap());
+    disk.set_mode(&journal, 0o600).unwrap();
+    let (kept, begin) = (disk.files()[&records].clone(), layout().relative(&journal));
+    disk.break_reads(&records).unwrap();
+    for _ in 0..2 {
+        let store = open(&disk).unwrap();
+        assert_eq!(codes(&store), [("log_not_replayed", begin.clone())]);
+        assert_eq!(texts(&store, "b"), ALL);
+        let refused = store.resume_run(&session_id("a"), &run_id("r")).unwrap_err();
+        assert_eq!(refused.code(), "withheld", "{refused:?}");
+        assert_eq!(disk.files()[&records], kept);
+    }
+    disk.mend_reads(&records).unwrap();
+    let store = open(&disk).unwrap();
+    assert_eq!((codes(&store), texts(&store, "a")), (vec![], ALL.map(str::to_owned).to_vec()));
+    assert!(!disk.files().contains_key(&records));
+}
+
+/// A session is deleted whose journal lacks acknowledged events: what is kept of it stays kept.
+#[test]
+fn withheld_lines_of_a_deleted_session_stay_kept() {
+    let disk = logged();
+    let records = layout().kept_records(&session_id("a"), &run_id("r"));
+    disk.set_mode(layout().journal(&session_id("a"), &run_id("r")), 0o400).unwrap();
+    let store = open(&disk).unwrap();
+    let kept = disk.files()[&records].clone();
+    store.delete(&session_id("a")).unwrap();
+    drop(store);
+    for _ in 0..2 {
+        let store = open(&disk).unwrap();
+        assert!(store.get_session(&session_id("a")).is_err());
+        assert_eq!(disk.files().get(&records), Some(&kept));
+    }
+}
+
 /// The opening that moves lines out of the log is cut at every operation, in every way.
 #[test]
 fn no_crash_while_lines_are_withheld_or_put_back_loses_one() {

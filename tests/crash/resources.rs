@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use lastword::doctor::{self, DoctorOptions};
 use lastword::storage::sim::{Crash, Fault, SimDisk};
+use lastword::storage::{Access, Disk};
 use lastword::{
     Durability, Event, NewSession, Options, Outcome, ReadOptions, RunId, SaveOptions, Store, StoreError, UserTurn,
 };
@@ -180,6 +181,48 @@ fn an_operation_on_the_log_that_fails_costs_no_durability_and_stops_nothing() {
             assert_eq!((found.events.len(), found.damage.len()), (30, 0), "{what}\n{}", disk.log().join("\n"));
         }
     }
+}
+
+/// A store that is closed in order leaves nothing to replay, also if its log could not be written for a while.
+#[test]
+fn a_log_that_could_not_be_written_is_retired_by_a_clean_close_all_the_same() {
+    for fails in [false, true] {
+        let (disk, _) = prepared(created);
+        let store = open(&disk).unwrap();
+        let run = store.begin_run(&id(), UserTurn::text("x").with_run(run_id("r"))).unwrap();
+        run.append_durable(Event::token("one")).unwrap().wait().unwrap();
+        let appended = run.append_durable(Event::token("two")).unwrap();
+        if fails {
+            disk.fail(disk.operations() + 1, Fault::Enospc);
+        }
+        appended.wait().unwrap();
+        let struck = disk.log().iter().any(|line| line.contains(" !") && line.contains("/_commit_log"));
+        assert_eq!(struck, fails);
+        drop((run, store));
+        // Another program cuts the journal. A replay would bring the line back.
+        let journal = layout().journal(&id(), &run_id("r"));
+        let first = disk.files()[&journal].iter().position(|byte| *byte == b'\n').unwrap() as u64 + 1;
+        disk.open(&journal, Access::Write).unwrap().set_len(first).unwrap();
+        let store = open(&disk).unwrap();
+        let found = store.read_events(&id(), &run_id("r"), ReadOptions::default()).unwrap();
+        assert_eq!(found.events.len(), 1, "fails: {fails}");
+    }
+}
+
+/// What a directory fsync could not make durable has its new name all the same: the store cannot take it back, and stops.
+#[test]
+fn no_space_at_a_directory_fsync_stops_the_store() {
+    let (disk, _) = prepared(created);
+    let store = open(&disk).unwrap();
+    let save = |title: &str| store.update(&id(), SaveOptions::default(), |session| session.set_text("title", title));
+    let before = disk.operations();
+    save("one").unwrap();
+    let log = disk.log();
+    let sync = log.iter().rfind(|line| line.ends_with("sync folder /data")).unwrap();
+    let sync = sync.split(' ').next().unwrap().parse::<u64>().unwrap() - before;
+    disk.fail(disk.operations() + sync, Fault::Enospc);
+    save("two").unwrap_err();
+    assert!(store.stopped_reason().is_some());
 }
 
 /// A sync that wrote some of the pages before it failed leaves no hole that a replay trusts.
