@@ -69,23 +69,28 @@ impl Layout {
         rest.len() == 32 && rest.bytes().all(|byte| byte.is_ascii_hexdigit())
     }
 
-    /// Whether a path, from the data directory on, names something of ours: a document, a journal, or what we keep beside them.
+    /// Whether a path, from the data directory on, names a file of ours: a document, a journal, or what we keep beside them.
     /// Backups, lists and configurations of others are not, nor is any other file that lies there.
-    pub fn is_ours(relative: &Path) -> bool {
-        let names: Vec<&str> = relative.iter().filter_map(|part| part.to_str()).collect();
-        match names.as_slice() {
-            ["."] => true,
-            [name] => {
-                let is_known = OUR_FILES.contains(name) || OUR_DIRECTORIES.contains(name);
-                is_known || Layout::session_of(name).is_some() || name.starts_with(TEMP_PREFIX) && Layout::is_temp(name)
-            }
-            ["_run_journal", session] => SessionId::parse(session).is_ok(),
+    pub fn is_our_file(relative: &Path) -> bool {
+        let is_our_temp = |name: &str| name.starts_with(TEMP_PREFIX) && Layout::is_temp(name);
+        match *names_in(relative) {
+            [name] => OUR_FILES.contains(&name) || Layout::session_of(name).is_some() || is_our_temp(name),
             ["_run_journal", _, name] => {
-                let is_run = Layout::run_of(name).is_some() || Layout::run_of_record(name).is_some();
-                is_run || name.starts_with(TEMP_PREFIX) && Layout::is_temp(name)
+                Layout::run_of(name).is_some() || Layout::run_of_record(name).is_some() || is_our_temp(name)
             }
             ["_commit_log", name] => Layout::segment_index_of(name).is_some(),
             ["_tombstones", name] => Layout::session_of(name).is_some(),
+            ["_groups" | "_kept" | "_trash", ..] => true,
+            _ => false,
+        }
+    }
+
+    /// The same for a directory of ours.
+    pub fn is_our_directory(relative: &Path) -> bool {
+        match *names_in(relative) {
+            ["."] => true,
+            [name] => OUR_DIRECTORIES.contains(&name),
+            ["_run_journal", session] => SessionId::parse(session).is_ok(),
             ["_groups" | "_kept" | "_trash", ..] => true,
             _ => false,
         }
@@ -233,6 +238,11 @@ impl Layout {
     }
 }
 
+/// The names that a path consists of.
+fn names_in(relative: &Path) -> Vec<&str> {
+    relative.iter().filter_map(|part| part.to_str()).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -260,12 +270,15 @@ mod tests {
 
     #[test]
     fn files_of_others_are_told_from_ours() {
+        for ours in [".", "_kept", "_run_journal", "_run_journal/a", "_kept/a", "_trash/a-1"] {
+            assert!(Layout::is_our_directory(Path::new(ours)), "{ours}");
+        }
+        for others in ["a.json", "_lock", "backup", "_run_journal/a/b", "_commit_log/old", "_run_journal/not an id"] {
+            assert!(!Layout::is_our_directory(Path::new(others)), "{others}");
+        }
         for ours in [
-            ".",
             "a.json",
             "_lock",
-            "_kept",
-            "_run_journal/a",
             "_run_journal/a/r.jsonl",
             "_run_journal/a/_r.run",
             "_commit_log/segment-0001",
@@ -273,7 +286,7 @@ mod tests {
             "_kept/a/anything",
             "_tmp-0123456789abcdef0123456789abcdef",
         ] {
-            assert!(Layout::is_ours(Path::new(ours)), "{ours}");
+            assert!(Layout::is_our_file(Path::new(ours)), "{ours}");
         }
         for others in [
             "notes.txt",
@@ -284,9 +297,11 @@ mod tests {
             "_run_journal/a/notes.txt",
             "_run_journal/a/b/c.jsonl",
             "_commit_log/other",
+            "_run_journal/a",
+            "_kept",
             "deploy.sh",
         ] {
-            assert!(!Layout::is_ours(Path::new(others)), "{others}");
+            assert!(!Layout::is_our_file(Path::new(others)), "{others}");
         }
     }
 

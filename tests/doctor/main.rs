@@ -9,6 +9,7 @@ mod data;
 mod live;
 mod markers;
 mod odd;
+mod permissions;
 mod rebuild;
 mod recorded;
 mod repairs;

@@ -14,6 +14,7 @@ mod every_step;
 mod host;
 mod leases;
 mod logs;
+mod objects;
 mod own_runner;
 #[path = "../kill_append/process.rs"]
 #[allow(dead_code, reason = "not every way to talk to a process is needed here")]

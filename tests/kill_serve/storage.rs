@@ -17,9 +17,9 @@ use crate::small_disk::{Filler, on_a_small_disk};
 
 /// An answer: its status and its body.
 #[derive(Debug)]
-struct Answer {
-    status: u16,
-    body: String,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) body: String,
 }
 
 impl Answer {
@@ -36,7 +36,7 @@ fn connect(address: &str) -> TcpStream {
 }
 
 /// One request on a connection of its own.
-fn ask(address: &str, method: &str, path: &str, body: &str) -> Answer {
+pub(crate) fn ask(address: &str, method: &str, path: &str, body: &str) -> Answer {
     let mut stream = connect(address);
     let kind = if path.ends_with("/events") || path.contains("/events?") { "x-ndjson" } else { "json" };
     let head = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n");

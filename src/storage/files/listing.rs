@@ -203,7 +203,10 @@ impl FileStorage {
         let stat = stat.filter(|stat| stat.kind != FileKind::Other && stat.open_to_others() != 0)?;
         let relative = self.layout.relative(path);
         let file = if relative.as_os_str().is_empty() { PathBuf::from(".") } else { relative };
-        let is_ours = Layout::is_ours(&file);
+        let is_ours = match stat.kind {
+            FileKind::Directory => Layout::is_our_directory(&file),
+            _ => Layout::is_our_file(&file),
+        };
         let is_known = is_ours || Layout::session_of_backup(&file.to_string_lossy()).is_some();
         (is_known && !self.is_beyond_link(&file)).then_some(OpenToOthers { file, mode: stat.mode, is_ours })
     }
