@@ -453,6 +453,4 @@ impl fmt::Debug for SimDisk {
 }
 
 #[cfg(test)]
-mod setup_tests;
-#[cfg(test)]
 mod tests;

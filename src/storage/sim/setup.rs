@@ -138,3 +138,6 @@ impl Machine {
         work(self, number)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::*;
+use super::super::*;
 use crate::storage::disk::{Access, Disk, DiskFile};
 
 const OTHER: u32 = 2000;
