@@ -1,6 +1,7 @@
 //! A crash suite to copy. Two programs run on a simulated disk that loses power: one of a stranger, which keeps a number
-//! in a file, and a chat in a [`Store`]. Each is stopped at random operations over several lives, and what it was told
-//! is kept must be there in the next one. The first is small enough to be stopped everywhere, in every way, too.
+//! in a file, and a chat in a [`Store`]. Each is stopped at random operations over several lives, some of them in adversity
+//! (few descriptors, little room, an fsync that fails after it wrote some of the pages), and what was acknowledged must be
+//! there in the next one. The first is small enough to be stopped everywhere, in every way, too.
 //!
 //! `cargo run --example crash_suite --features sim`
 
@@ -10,7 +11,7 @@ use std::sync::Arc;
 
 use lastword::clock::{ManualClock, Timestamp};
 use lastword::entropy::SeededEntropy;
-use lastword::storage::sim::{Crash, SimDisk};
+use lastword::storage::sim::{Crash, Fault, SimDisk};
 use lastword::storage::{Access, Disk};
 use lastword::{Event, NewSession, Options, Outcome, ReadOptions, RunId, SessionId, Store, StoreError, UserTurn};
 use proptest::collection::vec;
@@ -36,13 +37,58 @@ fn new_disk() -> SimDisk {
 #[derive(Debug, Clone, Copy)]
 struct Life {
     operations: u64,
+    adversity: Adversity,
     crash: Crash,
+}
+
+/// What makes a life hard. Operations may fail, and what was acknowledged is there all the same.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Adversity {
+    None,
+    /// Programs may have this many files open.
+    FewFiles(usize),
+    /// The disk has room for this many more bytes.
+    LittleRoom(u64),
+    /// The sync that is this operation fails, and has written some of the pages.
+    PartialSync {
+        operation: u64,
+        seed: u64,
+    },
+}
+
+impl Life {
+    /// Lets a program work until the disk stops, and then the power goes.
+    fn live<T>(self, disk: &SimDisk, work: impl FnOnce() -> T) -> T {
+        let begin = disk.operations();
+        match self.adversity {
+            Adversity::None => {}
+            Adversity::FewFiles(most) => disk.limit_open_files(Some(most)),
+            Adversity::LittleRoom(bytes) => {
+                let used: usize = disk.files().values().map(Vec::len).sum();
+                disk.set_capacity(Some(used as u64 + bytes));
+            }
+            Adversity::PartialSync { operation, seed } => disk.fail(begin + operation, Fault::PartialSync(seed)),
+        }
+        disk.stop_before(begin + self.operations);
+        let outcome = work();
+        disk.limit_open_files(None);
+        disk.set_capacity(None);
+        disk.power_cut(self.crash);
+        outcome
+    }
 }
 
 fn any_lives(operations_max: u64) -> impl Strategy<Value = Vec<Life>> {
     let crash = prop_oneof![Just(Crash::LoseAll), Just(Crash::KeepAll), any::<u64>().prop_map(Crash::Seeded)];
-    let life = (1..=operations_max, crash).prop_map(|(operations, crash)| Life { operations, crash });
-    vec(life, 1..6)
+    let partial_sync = (1..=operations_max, any::<u64>());
+    let adversity = prop_oneof![
+        2 => Just(Adversity::None),
+        1 => (0..24usize).prop_map(Adversity::FewFiles),
+        1 => (0..6_000_000u64).prop_map(Adversity::LittleRoom),
+        1 => partial_sync.prop_map(|(operation, seed)| Adversity::PartialSync { operation, seed }),
+    ];
+    let life = (1..=operations_max, adversity, crash);
+    vec(life.prop_map(|(operations, adversity, crash)| Life { operations, adversity, crash }), 1..6)
 }
 
 fn check_any<S: Strategy>(cases: u32, lives: S, check: fn(S::Value) -> Result<(), TestCaseError>) {
@@ -101,9 +147,7 @@ fn check_counter(disk: &SimDisk, acknowledged: u64) -> Result<u64, TestCaseError
 fn counter_survives(lives: Vec<Life>) -> Result<(), TestCaseError> {
     let (disk, mut number) = (new_disk(), 0);
     for life in lives {
-        disk.stop_before(disk.operations() + life.operations);
-        let acknowledged = count_on(&disk, number, 10);
-        disk.power_cut(life.crash);
+        let acknowledged = life.live(&disk, || count_on(&disk, number, 10));
         number = check_counter(&disk, acknowledged)?;
     }
     Ok(())
@@ -172,16 +216,28 @@ fn chat(disk: &SimDisk, chats: &mut Vec<Chat>) -> Result<(), StoreError> {
 fn chats_survive(lives: Vec<Life>) -> Result<(), TestCaseError> {
     let (disk, mut chats) = (new_disk(), Vec::new());
     for life in lives {
-        disk.stop_before(disk.operations() + life.operations);
-        let outcome = chat(&disk, &mut chats);
-        prop_assert!(outcome.is_ok() || disk.has_stopped(), "{outcome:?}: {:#?}", disk.log());
-        disk.power_cut(life.crash);
-        let store = open(&disk).map_err(|error| TestCaseError::fail(format!("{error:?}: {:#?}", disk.log())))?;
-        for chat in &chats {
-            check_chat(&store, chat).map_err(|wrong| TestCaseError::fail(format!("{wrong}: {:#?}", disk.log())))?;
-        }
+        let (outcome, has_stopped) = life.live(&disk, || (chat(&disk, &mut chats), disk.has_stopped()));
+        let may_fail = has_stopped || life.adversity != Adversity::None;
+        prop_assert!(outcome.is_ok() || may_fail, "{outcome:?}: {:#?}", disk.log());
+        // Journals that cannot be written keep neither the store closed nor their events from being shown.
+        set_mode_of_journals(&disk, 0o400);
+        check_chats(&disk, &chats)?;
+        set_mode_of_journals(&disk, 0o600);
+        check_chats(&disk, &chats)?;
     }
     Ok(())
+}
+
+fn set_mode_of_journals(disk: &SimDisk, mode: u32) {
+    for path in disk.files().into_keys().filter(|path| path.extension().is_some_and(|kind| kind == "jsonl")) {
+        disk.set_mode(path, mode).expect("it is there");
+    }
+}
+
+fn check_chats(disk: &SimDisk, chats: &[Chat]) -> Result<(), TestCaseError> {
+    let wrong = |what: String| TestCaseError::fail(format!("{what}: {:#?}", disk.log()));
+    let store = open(disk).map_err(|error| wrong(format!("{error:?}")))?;
+    chats.iter().try_for_each(|chat| check_chat(&store, chat)).map_err(wrong)
 }
 
 fn check_chat(store: &Store, chat: &Chat) -> Result<(), String> {
