@@ -92,14 +92,19 @@ impl Ward<'_> {
                 finding
                     .says("events of this journal are only in the commit log; other programs do not see them", REPLAY)
             }
-            LogFound::Withheld { session, run, file, offset, kept } => {
+            LogFound::Withheld { session, run, file, offset, kept, unreadable: None } => {
                 let finding =
                     Finding::new(Code::LogNotReplayed, Severity::Warning, file).of_run(&session, &run).at(offset);
-                let kept = kept.display();
                 let message = format!(
-                    "this journal could not be written; acknowledged events of it are in {kept}, and are shown from there"
+                    "this journal could not be written; acknowledged events of it are kept in {}",
+                    kept.display()
                 );
                 finding.says(message, "put them into the journal, if it can be written by then")
+            }
+            LogFound::Withheld { session, run, kept, unreadable: Some(why), .. } => {
+                let finding = Finding::new(Code::LogNotReplayed, Severity::Damage, kept).of_run(&session, &run);
+                let message = format!("acknowledged events of this run are kept here, and cannot be read: {why}");
+                finding.leaves(message, "its run takes no events until they can")
             }
             LogFound::Conflict { session, run, file, offset } => {
                 let finding =

@@ -14,6 +14,7 @@ pub struct Layout {
 pub(super) const TEMP_PREFIX: &str = "_tmp-";
 
 /// What lies in the data directory beside the documents.
+const WITHHELD_LIST: &str = "withheld";
 const OUR_FILES: [&str; 3] = ["_lastword.json", "_sessions.index", "_lock"];
 const OUR_DIRECTORIES: [&str; 6] = ["_run_journal", "_commit_log", "_tombstones", "_trash", "_kept", "_groups"];
 
@@ -78,7 +79,7 @@ impl Layout {
             ["_run_journal", _, name] => {
                 Layout::run_of(name).is_some() || Layout::run_of_record(name).is_some() || is_our_temp(name)
             }
-            ["_commit_log", name] => Layout::segment_index_of(name).is_some(),
+            ["_commit_log", name] => Layout::segment_index_of(name).is_some() || name == WITHHELD_LIST,
             ["_tombstones", name] => Layout::session_of(name).is_some(),
             ["_groups" | "_kept" | "_trash", ..] => true,
             _ => false,
@@ -234,7 +235,7 @@ impl Layout {
 
     /// The list of the runs with such lines.
     pub fn withheld_list(&self) -> PathBuf {
-        self.kept().join("_records")
+        self.commit_log().join(WITHHELD_LIST)
     }
 }
 

@@ -111,6 +111,8 @@ pub(in crate::storage) struct Log {
     are_names_durable: bool,
     /// Whether the medium may hold records that a replay would find.
     has_records: bool,
+    /// Why it takes no records and cannot be retired: what it holds is still needed.
+    frozen: Option<StorageError>,
     /// What is to be written at the end of the last segment.
     room: Vec<u8>,
 }
@@ -154,8 +156,14 @@ impl Log {
             spares: 0,
             are_names_durable: false,
             has_records: found.has_records,
+            frozen: None,
             room: Vec::new(),
         }
+    }
+
+    /// Leaves what the log holds as it is, because of this: it takes no records, and is not retired.
+    pub(in crate::storage) fn freeze(&mut self, why: StorageError) {
+        self.frozen = Some(why);
     }
 
     /// Bytes of lines that one record of this journal can hold.
@@ -201,6 +209,9 @@ impl Log {
     /// Begins another segment. Its header is written with its first records, but for a file that was used before: there
     /// it is made durable first, so that no page of ours ever stands after the header of an earlier use.
     fn begin(&mut self) -> Result<(), Refusal> {
+        if self.frozen.is_some() {
+            return Err(Refusal::Unavailable);
+        }
         let slot = match self.free.pop_front() {
             Some(slot) => self.filled(slot)?,
             None => self.new_slot()?,
@@ -378,6 +389,9 @@ impl Log {
     /// A new segment says so; without room for one, the newest says so in its own place. A crash leaves the log as it was,
     /// or retired.
     pub(in crate::storage) fn retire(&mut self) -> Result<Retired, StorageError> {
+        if let Some(why) = &self.frozen {
+            return Ok(Retired::NotYet(why.clone()));
+        }
         self.room.clear();
         let slots = self.live.drain(..).map(|segment| segment.slot);
         self.free.extend(slots);

@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use super::log_scan::{LogContents, LogScan};
 use super::replay::Patch;
 use super::trash::Tombstone;
+use super::withheld::{Records, RunKey};
 use super::write::{open_plain, read_small};
 use super::{FORMAT_VERSION, FileStorage, Identity};
 use crate::model::{RunId, SessionId};
 use crate::storage::disk::{DiskFile, read_full};
-use crate::storage::error::StorageError;
+use crate::storage::error::{StorageError, with_cause};
 
 /// What the store's identity says. Paths from the data directory on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,6 +62,8 @@ pub enum LogFound {
         offset: u64,
         /// Where they are kept.
         kept: PathBuf,
+        /// Why that cannot be read, if it cannot.
+        unreadable: Option<String>,
     },
     /// Other bytes stand in a journal where events belong that it holds.
     Conflict {
@@ -150,10 +153,12 @@ impl FileStorage {
 
     fn look_at_withheld(&self) -> Result<Vec<LogFound>, StorageError> {
         let withheld = self.read_withheld()?;
-        let found = withheld.iter().map(|((session, run), lines)| LogFound::Withheld {
+        let is_there = |((session, run), _): &(&RunKey, _)| !self.is_removed(session, run).unwrap_or(false);
+        let found = withheld.iter().filter(is_there).map(|((session, run), withheld)| LogFound::Withheld {
             file: self.layout.relative(&self.layout.journal(session, run)),
             kept: self.layout.relative(&self.layout.kept_records(session, run)),
-            offset: lines.lines.first().map_or(0, |(offset, _)| *offset),
+            unreadable: (withheld.records == Records::Unreadable).then(|| with_cause(&withheld.cause)),
+            offset: withheld.lines.first().map_or(0, |(offset, _)| *offset),
             session: session.clone(),
             run: run.clone(),
         });

@@ -1,6 +1,7 @@
 //! Run journals as files: created once, appended to by one writer, cut back to whole lines before anything is added.
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 use super::overlay::Patches;
@@ -15,7 +16,7 @@ use crate::limits::LINE_BYTES_MAX;
 use crate::model::{RunId, SessionId};
 use crate::storage::commit::{Committer, Stream};
 use crate::storage::contract::{AppendFailure, Birth, Durability, JournalBytes, JournalWriter, OpenedJournal, Tail};
-use crate::storage::disk::{Access, DiskFile, SharedDisk, read_full, write_full};
+use crate::storage::disk::{Access, DiskFile, FileKind, FileStat, SharedDisk, read_full, write_full};
 use crate::storage::error::{Attempt, StorageError, optional};
 use crate::storage::layout::Layout;
 use crate::storage::ticket::Ticket;
@@ -229,7 +230,11 @@ impl FileStorage {
     ) -> Result<Option<Box<dyn JournalBytes>>, StorageError> {
         let path = self.layout.journal(session, run);
         let patches = self.patches(session, run)?;
-        let file = open_plain(&*self.disk, &path)?.map(|(file, _)| JournalFile::new(file, path, self.sync_guard()));
+        let file = match open_plain(&*self.disk, &path) {
+            // What is laid over it can be shown without it.
+            Err(error) if error.is_of_one_object() && patches.as_ref().is_some_and(|patches| patches.starts()) => None,
+            file => file?.map(|(file, _)| JournalFile::new(file, path, self.sync_guard())),
+        };
         if self.is_deleted(session)? {
             return Ok(None);
         }
@@ -251,16 +256,31 @@ impl FileStorage {
     /// What a reader has to see of a run beside its file, unless the run was removed.
     fn patches(&self, session: &SessionId, run: &RunId) -> Result<Option<Arc<Patches>>, StorageError> {
         let Some(patches) = self.overlay()?.patches(session, run).cloned() else { return Ok(None) };
-        let path = self.layout.journal(session, run);
-        let inode = optional(self.disk.stat(&path)).attempt("look at", &path)?.map(|stat| stat.inode);
-        let do_count = patches.fit(inode) && !self.is_removed(session, run)?;
+        let stat = self.stat_plain(&self.layout.journal(session, run), Some(&patches))?;
+        let is_removed = match self.is_removed(session, run) {
+            // The record may lie where the journal does, in a directory that cannot be read.
+            Err(error) if error.is_of_one_object() && stat.is_none() => self.is_deleted(session)?,
+            is_removed => is_removed?,
+        };
+        let do_count = patches.fit(stat.map(|stat| stat.inode)) && !is_removed;
         Ok(do_count.then_some(patches))
+    }
+
+    /// What is known of a journal's file, if there is one. Where enough is laid over it, one that cannot be looked at, or
+    /// something else in its place, is as good as none.
+    fn stat_plain(&self, path: &Path, patches: Option<&Arc<Patches>>) -> Result<Option<FileStat>, StorageError> {
+        let is_enough = patches.is_some_and(|patches| patches.starts());
+        match optional(self.disk.stat(path)).attempt("look at", path) {
+            Err(error) if error.is_of_one_object() && is_enough => Ok(None),
+            Ok(Some(stat)) if stat.kind != FileKind::File && is_enough => Ok(None),
+            stat => stat,
+        }
     }
 
     pub(super) fn run_file_len(&self, session: &SessionId, run: &RunId) -> Result<Option<u64>, StorageError> {
         let path = self.layout.journal(session, run);
         let patches = self.patches(session, run)?;
-        let len = optional(self.disk.stat(&path)).attempt("look at", &path)?.map(|stat| stat.len);
+        let len = self.stat_plain(&path, patches.as_ref())?.map(|stat| stat.len);
         if self.is_deleted(session)? {
             return Ok(None);
         }

@@ -21,7 +21,7 @@ mod watched;
 mod withheld;
 mod write;
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -38,7 +38,7 @@ pub use self::repair_ops::NewJournal;
 use self::suspect_files::SuspectFiles;
 use self::tombstone_filter::TombstoneFilter;
 use self::watched::WatchedDisk;
-use self::withheld::Withheld;
+use self::withheld::{RunKey, Withheld};
 use self::write::Stamp;
 use super::commit::{CommitOptions, Committer, Latch, Parts};
 use super::contract::{
@@ -89,6 +89,8 @@ pub struct FileStorage {
     overlay: Mutex<Option<(Option<Holder>, Arc<Overlay>)>>,
     /// Acknowledged lines of journals that cannot be written.
     withheld: Mutex<Withheld>,
+    /// The runs that a commit log names which could not be retired.
+    still_logged: BTreeSet<RunKey>,
     findings: Vec<Finding>,
     live_findings: Arc<LiveFindings>,
     store: Option<String>,
@@ -129,6 +131,7 @@ impl FileStorage {
             committer: None,
             overlay: Mutex::default(),
             withheld: Mutex::default(),
+            still_logged: BTreeSet::new(),
             findings: Vec::new(),
             live_findings: Arc::new(LiveFindings::new(options.on_finding)),
             store: None,
@@ -157,8 +160,10 @@ impl FileStorage {
         if let Some(lock) = storage.lock.clone() {
             storage.tidy()?;
             storage.begin_committing(options.commit, options.meter)?;
-            // Without it, readers look into the log themselves.
-            let _ = lock.mark_replayed();
+            if storage.still_logged.is_empty() {
+                // Without it, readers look into the log themselves.
+                let _ = lock.mark_replayed();
+            }
         }
         Ok(storage)
     }
@@ -168,6 +173,7 @@ impl FileStorage {
         let store = self.store.clone().unwrap_or_default();
         let reopened = self.reopen_log(&self.raw, &store, options)?;
         self.findings.extend(reopened.findings);
+        self.still_logged = reopened.still_logged;
         let parts = Parts {
             log: reopened.log,
             last_batch: reopened.last_batch,

@@ -105,10 +105,11 @@ pub(super) struct PatchedBytes {
 impl JournalBytes for PatchedBytes {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, StorageError> {
         let from_file = match &self.file {
-            Some(file) => {
-                let len = read_full(&*file.file, buffer, offset).attempt("read", &file.path)?;
-                file.show(&buffer[..len], offset)?
-            }
+            Some(file) => match read_full(&*file.file, buffer, offset).attempt("read", &file.path) {
+                // What is laid over it can be shown without it.
+                Err(error) if error.is_of_one_object() && self.patches.starts() => 0,
+                len => file.show(&buffer[..len?], offset)?,
+            },
             None => 0,
         };
         Ok(self.patches.lay_over(buffer, from_file, offset))

@@ -82,10 +82,21 @@ impl FileStorage {
     pub fn rewrite_journal(&self, session: &SessionId, run: &RunId) -> Result<NewJournal<'_>, StorageError> {
         self.must_repair()?;
         self.refuse_link(&self.layout.journal(session, run))?;
+        self.refuse_unreplayed(session, run)?;
         let temp = self.temp_beside(&self.layout.journal(session, run));
         let file = self.disk.open(&temp, Access::CreateNew).attempt("create", &temp)?;
         let (session, run) = (session.clone(), run.clone());
         Ok(NewJournal { storage: self, session, run, temp, file, buffer: Vec::new(), len: 0, is_in_place: false })
+    }
+
+    /// Lines that are still to be put into a journal belong to places of the journal as it is.
+    fn refuse_unreplayed(&self, session: &SessionId, run: &RunId) -> Result<(), StorageError> {
+        let key = (session.clone(), run.clone());
+        if self.withheld.lock().get(&key).is_some() || self.still_logged.contains(&key) {
+            let cause = std::io::Error::other("acknowledged events are still to be put there");
+            return Err(StorageError::io("write anew", &self.layout.journal(session, run), cause));
+        }
+        Ok(())
     }
 
     fn must_repair(&self) -> Result<(), StorageError> {

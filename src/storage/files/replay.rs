@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::log_scan::{LogContents, LogScan, RunRecords, open_segment};
-use super::withheld::{self, Lines, RunKey, Withheld};
+use super::withheld::{self, Lines, Listed, Records, RunKey, Withheld, WithheldRun};
 use super::{FileStorage, Overlay, Purpose, Storage};
 use crate::entropy::uuid4;
 use crate::format::commit::first_seq;
@@ -26,6 +26,8 @@ use crate::storage::finding::Finding;
 pub(super) struct Reopened {
     pub(super) log: Log,
     pub(super) last_batch: u64,
+    /// The runs that the log names, if it could not be retired because it is still needed.
+    pub(super) still_logged: BTreeSet<RunKey>,
     pub(super) findings: Vec<Finding>,
 }
 
@@ -104,16 +106,22 @@ impl FileStorage {
             findings.push(self.set_aside(file.index, "checksum_mismatch", message)?);
         }
         let contents = scan.contents();
-        self.replay(&contents, &mut findings)?;
+        let is_needed = self.replay(&contents, &mut findings)?;
         let has_records = !contents.runs.is_empty();
         let found = self.found_log(&scan, has_records, options, &mut findings)?;
         // What its directory fsync finds is the log's to judge: without names that last, it is not used.
         let directories = Arc::new(Directories::new(raw.clone(), self.layout.root()));
         let mut log = Log::new(raw.clone(), directories, self.layout.clone(), store, options, found);
-        if has_records {
-            self.retire(&mut log)?;
+        let mut still_logged = BTreeSet::new();
+        match is_needed {
+            Some(why) if has_records => {
+                log.freeze(why);
+                still_logged.extend(contents.runs.keys().cloned());
+            }
+            _ if has_records => self.retire(&mut log)?,
+            _ => {}
         }
-        Ok(Reopened { log, last_batch: contents.last_batch, findings })
+        Ok(Reopened { log, last_batch: contents.last_batch, still_logged, findings })
     }
 
     /// Retires a log that was replayed. On a full disk it may have to stay: replaying it once more changes nothing as long
@@ -169,42 +177,79 @@ impl FileStorage {
     }
 
     /// Puts the lines of the log into the journals, and those that earlier openings had to withhold. What cannot be written
-    /// is withheld, durably, and its run takes no events until it can.
-    fn replay(&self, contents: &LogContents<'_>, findings: &mut Vec<Finding>) -> Result<(), StorageError> {
+    /// is withheld, durably, and its run takes no events until it can. Returns why the log is still needed, if it is.
+    fn replay(
+        &self,
+        contents: &LogContents<'_>,
+        findings: &mut Vec<Finding>,
+    ) -> Result<Option<StorageError>, StorageError> {
         for (index, place) in &contents.damage {
             let message = "bytes of the commit log are damaged; what was logged there may be missing from a journal";
             let file = self.layout.relative(&self.layout.segment(*index));
             findings.push(Finding::new("checksum_mismatch", file, message).at(*place));
         }
-        let listed = withheld::read_listed(&*self.disk, &self.layout)?;
+        let listed = self.listed_records(findings)?;
         let keys: BTreeSet<&RunKey> = contents.runs.keys().chain(listed.keys()).collect();
-        let (mut withheld, mut put_back) = (Withheld::default(), Vec::new());
+        let (mut withheld, mut put_back, mut is_needed) = (Withheld::default(), Vec::new(), None);
         for key in keys {
-            let mut lines = match listed.get(key) {
-                None => Lines::new(),
-                Some(Ok(lines)) => lines.clone(),
-                // The only copy of these lines: it stays as it is, and so does its place in the list.
-                Some(Err(error)) if error.is_of_one_object() && !contents.runs.contains_key(key) => {
-                    withheld.insert_unreadable(key.clone(), error.clone());
+            let logged = contents.runs.get(key).map(|records| self.logged_lines(key, records, contents));
+            let (mut lines, logged) = match listed.get(key) {
+                None => (Lines::new(), logged.unwrap_or_default()),
+                Some(Ok(lines)) => (lines.clone(), logged.unwrap_or_default()),
+                Some(Err(error)) => {
+                    is_needed = is_needed.or(logged.map(|_| error.clone()));
+                    self.withhold_unreadable(&mut withheld, key, error)?;
                     continue;
                 }
-                Some(Err(error)) => return Err(error.clone()),
             };
-            lines.extend(
-                contents.runs.get(key).map(|records| self.logged_lines(key, records, contents)).into_iter().flatten(),
-            );
+            let records = if listed.contains_key(key) && logged.is_empty() { Records::Kept } else { Records::Logged };
+            lines.extend(logged);
             match self.replay_run(key, &lines, findings) {
                 Ok(Replayed::PutBack) => put_back.extend(listed.contains_key(key).then_some(key)),
                 // Its journal is in the trash, and the records stay in `_kept`.
                 Ok(Replayed::Removed) => {}
-                Err(error) if error.is_of_one_object() => withheld.insert(key.clone(), lines, error),
+                Err(cause) if cause.is_of_one_object() => {
+                    withheld.insert(key.clone(), WithheldRun { lines, cause, records });
+                }
                 Err(error) => return Err(error),
             }
         }
-        self.keep_withheld(&withheld)?;
-        put_back.into_iter().for_each(|key| self.forget_records(key));
+        match self.keep_withheld(&mut withheld)? {
+            // A list that names records of rewritten journals would have them put there once more.
+            Some(error) if self.purpose == Purpose::Repair && !put_back.is_empty() => return Err(error),
+            Some(error) => is_needed = Some(error),
+            None => put_back.into_iter().for_each(|key| self.forget_records(key)),
+        }
         findings.extend(withheld.iter().map(|(key, run)| self.withheld_finding(key, run)));
         self.note_withheld(&mut self.withheld.lock(), withheld);
+        Ok(is_needed)
+    }
+
+    /// The withheld lines that are listed. A list that cannot be read lists nothing.
+    fn listed_records(&self, findings: &mut Vec<Finding>) -> Result<Listed, StorageError> {
+        match withheld::read_listed(&*self.disk, &self.layout) {
+            Err(error) if error.is_of_one_object() => {
+                findings.push(self.trouble(&self.layout.withheld_list(), &error));
+                Ok(Listed::default())
+            }
+            listed => listed,
+        }
+    }
+
+    /// Records that cannot be read may be the only copy of their lines. They stay, and so does their place in the list.
+    fn withhold_unreadable(
+        &self,
+        withheld: &mut Withheld,
+        key: &RunKey,
+        cause: &StorageError,
+    ) -> Result<(), StorageError> {
+        if !cause.is_of_one_object() {
+            return Err(cause.clone());
+        }
+        if !self.is_removed(&key.0, &key.1).unwrap_or(false) {
+            let (lines, cause, records) = (Lines::new(), cause.clone(), Records::Unreadable);
+            withheld.insert(key.clone(), WithheldRun { lines, cause, records });
+        }
         Ok(())
     }
 
@@ -231,12 +276,14 @@ impl FileStorage {
         let key = (session.clone(), run.clone());
         let mut withheld = self.withheld.lock();
         let Some(own) = withheld.get(&key).cloned() else { return Ok(()) };
-        if own.is_unreadable {
+        if own.records == Records::Unreadable {
             return Err(self.withheld_refusal(&key, &own));
         }
         match self.replay_run(&key, &own.lines, &mut Vec::new()) {
             Err(error) if error.is_of_one_object() => return Err(self.withheld_refusal(&key, &own)),
-            replayed => drop(replayed?),
+            replayed => {
+                replayed?;
+            }
         }
         let rest = withheld.without(&key);
         self.write_withheld_list(&rest)?;

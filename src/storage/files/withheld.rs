@@ -3,7 +3,8 @@
 //!
 //! One journal that belongs to another user, or lies on a bad sector, must not keep the commit log from being retired, nor
 //! the store from being opened. What a crash leaves: the log as it is, until the records and the list of them are durable;
-//! then both, and the next opening withholds the same lines again. A list that names records which are gone names nothing.
+//! then both, and the next opening withholds the same lines again. The list lies beside the log, so that records which are
+//! gone are missed. Lines that cannot be kept apart stay in the log, which then is not used any more.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use super::write::open_plain;
 use crate::format::{checksum_of, with_checksum};
 use crate::model::{RunId, SessionId};
 use crate::storage::disk::Disk;
-use crate::storage::error::{Attempt, StorageError, optional, with_cause};
+use crate::storage::error::{Attempt, StorageError, with_cause};
 use crate::storage::finding::Finding;
 use crate::storage::layout::Layout;
 
@@ -29,6 +30,9 @@ pub(super) type RunKey = (SessionId, RunId);
 /// Lines of one journal, each with its offset.
 pub(super) type Lines = Vec<(u64, Vec<u8>)>;
 
+/// Withheld lines as they are listed, or what is wrong with their file of records.
+pub(super) type Listed = BTreeMap<RunKey, Result<Lines, StorageError>>;
+
 /// The withheld lines of a store.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Withheld {
@@ -40,8 +44,18 @@ pub(super) struct Withheld {
 pub(super) struct WithheldRun {
     pub(super) lines: Lines,
     pub(super) cause: StorageError,
-    /// Whether the file of records itself cannot be read: it is left as it is.
-    pub(super) is_unreadable: bool,
+    pub(super) records: Records,
+}
+
+/// Where withheld lines are.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Records {
+    /// In the commit log alone.
+    Logged,
+    /// In a file of their own.
+    Kept,
+    /// In a file that cannot be read, and is left as it is.
+    Unreadable,
 }
 
 /// The first line of a file of records. The lines of the journal follow, one record after the other.
@@ -65,17 +79,8 @@ impl Withheld {
         self.runs.iter()
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.runs.is_empty()
-    }
-
-    pub(super) fn insert(&mut self, key: RunKey, lines: Lines, cause: StorageError) {
-        self.runs.insert(key, Arc::new(WithheldRun { lines, cause, is_unreadable: false }));
-    }
-
-    /// A run whose file of records cannot be read.
-    pub(super) fn insert_unreadable(&mut self, key: RunKey, cause: StorageError) {
-        self.runs.insert(key, Arc::new(WithheldRun { lines: Lines::new(), cause, is_unreadable: true }));
+    pub(super) fn insert(&mut self, key: RunKey, run: WithheldRun) {
+        self.runs.insert(key, Arc::new(run));
     }
 
     /// The same without this run.
@@ -93,25 +98,38 @@ impl WithheldRun {
 }
 
 impl FileStorage {
-    /// Moves lines out of the commit log, durably: first the records of each run, then the list of these runs.
-    pub(super) fn keep_withheld(&self, withheld: &Withheld) -> Result<(), StorageError> {
-        for (key, run) in withheld.iter().filter(|(_, run)| !run.is_unreadable) {
-            let path = self.layout.kept_records(&key.0, &key.1);
-            self.ensure_dirs(&self.layout.kept_of(&key.0))?;
-            self.replace(&path, &encode(key, &run.lines))?;
+    /// Moves lines out of the commit log, durably: first the records of each run, then the list of these runs. Returns why
+    /// some could not be moved.
+    pub(super) fn keep_withheld(&self, withheld: &mut Withheld) -> Result<Option<StorageError>, StorageError> {
+        let mut refusal = None;
+        for (key, run) in withheld.runs.iter_mut().filter(|(_, run)| run.records == Records::Logged) {
+            match self.keep_records(key, &run.lines) {
+                Ok(()) => Arc::make_mut(run).records = Records::Kept,
+                Err(error) => refusal = Some(or_fatal(error)?),
+            }
         }
-        self.write_withheld_list(withheld)
+        match self.write_withheld_list(withheld) {
+            Ok(()) => Ok(refusal),
+            Err(error) => or_fatal(error).map(Some),
+        }
     }
 
-    /// Notes which runs have withheld lines. Without any there is no list.
+    fn keep_records(&self, key: &RunKey, lines: &Lines) -> Result<(), StorageError> {
+        self.ensure_dirs(&self.layout.kept_of(&key.0))?;
+        self.replace(&self.layout.kept_records(&key.0, &key.1), &encode(key, lines)).map(drop)
+    }
+
+    /// Notes which runs have files of records. A list that cannot be read is not replaced: it may name some.
     pub(super) fn write_withheld_list(&self, withheld: &Withheld) -> Result<(), StorageError> {
         let path = self.layout.withheld_list();
-        let is_there = optional(self.disk.stat(&path)).attempt("look at", &path)?.is_some();
-        if withheld.is_empty() && !is_there {
-            return Ok(());
+        let kept = withheld.iter().filter(|(_, run)| run.records != Records::Logged);
+        let list: String = kept.map(|((session, run), _)| format!("{session} {run}\n")).collect();
+        match read_bytes(&*self.disk, &path) {
+            Ok(old) if old.as_deref().unwrap_or_default() == list.as_bytes() => return Ok(()),
+            Err(error) if list.is_empty() && error.is_of_one_object() => return Ok(()),
+            old => old.map(drop)?,
         }
-        self.ensure_dirs(&self.layout.kept())?;
-        let list: String = withheld.iter().map(|((session, run), _)| format!("{session} {run}\n")).collect();
+        self.ensure_dirs(&self.layout.commit_log())?;
         self.replace(&path, list.as_bytes()).map(drop)
     }
 
@@ -120,16 +138,21 @@ impl FileStorage {
         let _ = self.disk.remove_file(&self.layout.kept_records(session, run));
     }
 
-    /// The withheld lines as a reader finds them.
+    /// The withheld lines as a reader finds them. A list that cannot be read is the writer's to report.
     pub(super) fn read_withheld(&self) -> Result<Withheld, StorageError> {
         let mut withheld = Withheld::default();
-        for (key, lines) in read_listed(&*self.disk, &self.layout)? {
+        let listed = match read_listed(&*self.disk, &self.layout) {
+            Err(error) if error.is_of_one_object() => Listed::default(),
+            listed => listed?,
+        };
+        for (key, lines) in listed {
             let path = self.layout.journal(&key.0, &key.1);
             let cause = StorageError::io("write", &path, std::io::ErrorKind::PermissionDenied.into());
-            match lines {
-                Ok(lines) => withheld.insert(key, lines, cause),
-                Err(error) => withheld.insert_unreadable(key, error),
-            }
+            let run = match lines {
+                Ok(lines) => WithheldRun { lines, cause, records: Records::Kept },
+                Err(cause) => WithheldRun { lines: Lines::new(), cause, records: Records::Unreadable },
+            };
+            withheld.insert(key, run);
         }
         Ok(withheld)
     }
@@ -139,11 +162,17 @@ impl FileStorage {
         let file = self.layout.relative(&self.layout.journal(session, run));
         let kept = self.layout.relative(&self.layout.kept_records(session, run));
         let (cause, kept) = (with_cause(&withheld.cause), kept.display());
-        let message = match withheld.is_unreadable {
-            true => format!("acknowledged events of this journal are in {kept}, which cannot be read: {cause}"),
-            false => format!(
-                "acknowledged events could not be put into this journal ({cause}); they are shown, kept in {kept}, and put \
-                 there when it can be written"
+        let message = match withheld.records {
+            Records::Unreadable => format!(
+                "acknowledged events of this journal are in {kept}, which cannot be read, and its run takes no more: {cause}"
+            ),
+            Records::Kept => format!(
+                "acknowledged events could not be put into this journal ({cause}); they are kept in {kept}, and put there when \
+                 it can be written"
+            ),
+            Records::Logged => format!(
+                "acknowledged events could not be put into this journal ({cause}), nor be kept in {kept}; they stay in the \
+                 commit log, which is not used until they are put there"
             ),
         };
         let first = withheld.lines.first().map_or(0, |(offset, _)| *offset);
@@ -158,18 +187,15 @@ impl FileStorage {
 }
 
 /// Reads the withheld lines that a directory lists, each with what is wrong with its file of records, if anything is.
-pub(super) fn read_listed(
-    disk: &dyn Disk,
-    layout: &Layout,
-) -> Result<BTreeMap<RunKey, Result<Lines, StorageError>>, StorageError> {
-    let mut found = BTreeMap::new();
+pub(super) fn read_listed(disk: &dyn Disk, layout: &Layout) -> Result<Listed, StorageError> {
+    let mut found = Listed::new();
     let Some(list) = read_bytes(disk, &layout.withheld_list())? else { return Ok(found) };
     for line in String::from_utf8_lossy(&list).lines() {
         let Some((session, run)) = line.split_once(' ') else { continue };
         let (Ok(session), Ok(run)) = (SessionId::parse(session), RunId::parse(run)) else { continue };
         let path = layout.kept_records(&session, &run);
         let lines = match read_bytes(disk, &path) {
-            Ok(None) => continue,
+            Ok(None) => Err(StorageError::Damaged { path, reason: "it is gone: put it back".to_owned() }),
             Ok(Some(bytes)) => decode(&bytes, &session, &run)
                 .map_err(|reason| StorageError::Damaged { path, reason: reason.to_owned() }),
             Err(error) => Err(error),
@@ -177,6 +203,11 @@ pub(super) fn read_listed(
         found.insert((session, run), lines);
     }
     Ok(found)
+}
+
+/// The reason why lines cannot be kept apart, if that is not the end of everything.
+fn or_fatal(error: StorageError) -> Result<StorageError, StorageError> {
+    if error.is_of_one_object() || error.is_no_space() { Ok(error) } else { Err(error) }
 }
 
 fn read_bytes(disk: &dyn Disk, path: &std::path::Path) -> Result<Option<Vec<u8>>, StorageError> {
