@@ -81,8 +81,13 @@ impl LiveFindings {
         current.retain(|known| known.code != finding.code);
         current.push(finding.clone());
         drop(current);
+        self.tell(&finding);
+    }
+
+    /// Calls the listener with a finding about something that is over.
+    pub(super) fn tell(&self, finding: &Finding) {
         if let Some(OnFinding(call)) = &self.listener {
-            call(&finding);
+            call(finding);
         }
     }
 

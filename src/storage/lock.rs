@@ -4,15 +4,16 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use serde::{Deserialize, Serialize};
 
 use super::contract::Durability;
 use super::disk::{Access, Disk, DiskLock, FileStat, SharedDisk, read_full, write_full};
 use super::error::{Attempt, StorageError, optional};
 use super::layout::Layout;
-use crate::clock::Timestamp;
+use crate::clock::{Stopwatch, Timestamp};
 
 /// The length of the note, without its line feed, and how much of one is read.
 const NOTE_BYTES: usize = 255;
@@ -21,6 +22,11 @@ const NOTE_BYTES_READ_MAX: usize = 4096;
 /// How often the lock is tried: its file may be replaced between opening and locking it, and a reader that looks whether
 /// it is held has it for a moment.
 const ATTEMPTS_MAX: usize = 64;
+
+/// How often a writer compares the lock file with the locked one, at the least, and how long one that lost it may take to
+/// stop.
+pub(super) const LOCK_CHECK_EVERY: Duration = Duration::from_millis(900);
+const LAST_WRITER_STOPS_WITHIN: Duration = Duration::from_millis(1_500);
 
 /// Who holds a data directory, or held it last.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -76,7 +82,11 @@ impl WriterLock {
         let path = layout.lock();
         let (lock, locked) = lock_named_file(&**disk, layout)?;
         let boot_id = disk.boot_id();
-        let is_unsure = holder(&**disk, layout).is_some_and(|last| last.is_unsure && last.boot_id == boot_id);
+        let last = holder(&**disk, layout);
+        if last.is_none() && is_in_use(&**disk, layout) {
+            wait_for_last_writer();
+        }
+        let is_unsure = last.is_some_and(|last| last.is_unsure && last.boot_id == boot_id);
         let (pid, started_at) = (std::process::id(), now.seconds());
         let (is_stopped, has_replayed) = (false, false);
         let own = Holder { pid, started_at, boot_id, is_unsure, durability, is_stopped, has_replayed };
@@ -148,6 +158,22 @@ fn lock_named_file(disk: &dyn Disk, layout: &Layout) -> Result<(Box<dyn DiskLock
         }
     }
     Err(StorageError::Busy { path: layout.root().to_owned(), holder: holder(disk, layout) })
+}
+
+/// Whether a directory has had a writer, on a disk that other processes write too.
+fn is_in_use(disk: &dyn Disk, layout: &Layout) -> bool {
+    !disk.is_by_hand() && disk.stat(&layout.identity()).is_ok()
+}
+
+/// The lock file may have been removed under a writer, which notices within [`LOCK_CHECK_EVERY`], and stops. A new lock
+/// file gets its note only then, so that a crash before that has the next process wait too.
+fn wait_for_last_writer() {
+    let (never, wake) = (Mutex::new(()), Condvar::new());
+    let watch = Stopwatch::start();
+    let mut guard = never.lock();
+    while let Some(rest) = LAST_WRITER_STOPS_WITHIN.checked_sub(watch.elapsed()).filter(|rest| !rest.is_zero()) {
+        wake.wait_for(&mut guard, rest);
+    }
 }
 
 /// Who last took the lock, if the note tells. Whether it is still held only the lock itself tells.

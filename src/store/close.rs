@@ -94,6 +94,8 @@ impl Shared {
     fn close(&self, gate: &Arc<Gate>, session: &SessionId, run: &RunId) -> Result<Closing, StoreError> {
         let journal = match self.open_journal(gate, session, run) {
             Err(StoreError::Storage(StorageError::Fenced { .. })) => return Ok(Closing::Over),
+            // Its journal cannot be written at the moment.
+            Err(StoreError::Storage(StorageError::Withheld { .. })) => return Ok(Closing::Waiting),
             opened => opened?,
         };
         if journal.seal() != Seal::Open {

@@ -60,6 +60,8 @@ impl Shared {
             Err(StoreError::Sidecar(SidecarError::Conflict { .. })) => self.read(id),
             // There is no room even for a marker: it is served as it is.
             Err(StoreError::Sidecar(SidecarError::TooLarge { .. })) => Ok(read),
+            // Its end is in the journal, and is saved when there is room.
+            Err(error) if error.code() == "no_space" && hidden_end(gate, &read).is_some() => Ok(read),
             saved => {
                 let runs: Vec<RunId> = plan.steps.iter().filter_map(|(run, _)| RunId::parse(run).ok()).collect();
                 runs.iter().for_each(|run| gate.end_lease(run));
@@ -75,9 +77,7 @@ impl Shared {
 
     /// An end that followers are not shown yet may not be durable. Only what is comes into the transcript.
     fn make_hidden_end_durable(&self, gate: &Arc<Gate>, read: &Cached) -> Result<(), StoreError> {
-        let run = read.session.active_run().and_then(|run| RunId::parse(&run).ok());
-        let is_hidden = |run: &RunId| gate.open_run(run).is_some_and(|open| open.hidden_end().is_some());
-        match run.filter(is_hidden) {
+        match hidden_end(gate, read) {
             Some(run) => self.make_end_durable(gate, read.session.id(), &run),
             None => Ok(()),
         }
@@ -274,6 +274,12 @@ impl Shared {
         let bytes = self.storage.core_transcript(id).ok().flatten()?;
         read_session(id, bytes).ok()
     }
+}
+
+/// The pending run, if its journal has an end that followers are not shown yet.
+fn hidden_end(gate: &Gate, read: &Cached) -> Option<RunId> {
+    let run = RunId::parse(&read.session.active_run()?).ok()?;
+    gate.open_run(&run)?.hidden_end().map(|_| run)
 }
 
 /// From now on the journals of settled turns need no look, unless this process opens them.

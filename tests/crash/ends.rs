@@ -74,6 +74,12 @@ fn an_end_is_shown_when_its_answer_is_saved() {
         assert_eq!(refused.code(), "no_space", "{name}: {refused:?}\n{}", disk.log().join("\n"));
         drop(run);
         assert!(follow.poll().unwrap().is_none(), "{name}: shown before it is saved");
+        // A read while the disk is full shows what there is.
+        disk.fill(disk.operations() + 1);
+        let session = store.get_session(&id()).unwrap_or_else(|error| panic!("{name}: {error:?}"));
+        assert!(session.pending_turn().is_some(), "{name}");
+        assert!(follow.poll().unwrap().is_none(), "{name}: shown by a read that could not save it");
+        disk.make_room();
         save(&store);
         assert_eq!(follow.poll().unwrap().unwrap().name, "done", "{name}");
         let session = store.get_session(&id()).unwrap();

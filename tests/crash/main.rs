@@ -26,4 +26,5 @@ mod streams;
 mod told;
 mod verdict;
 mod view;
+mod withheld;
 mod workloads;

@@ -2,16 +2,15 @@
 //! One of them costs one session, never the store.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use lastword::doctor::{self, DoctorOptions};
-use lastword::storage::Access;
-use lastword::storage::Disk;
 use lastword::storage::sim::{Crash, SimDisk};
-use lastword::{Event, Finding, NewSession, SaveOptions, StorageError, Store};
+use lastword::storage::{Access, Disk, OnFinding};
+use lastword::{Event, Finding, NewSession, Options, SaveOptions, StorageError, Store};
 
 use crate::ledger::{run_id, session_id};
-use crate::logged::{ALL, layout, logged, texts};
+use crate::logged::{ALL, layout, logged, options_of, texts};
 use crate::machine::{DATA, USUAL, created, id, open, prepared};
 
 const OTHER_USER: u32 = 2000;
@@ -69,6 +68,8 @@ fn a_journal_that_cannot_be_written_concerns_its_own_run_and_gets_its_events_whe
         let relative = layout().relative(&journal);
         assert!(found.contains(&("log_not_replayed", relative)), "{name}: {found:?}");
         assert_eq!(texts(&store, good), ALL, "{name}: the other session");
+        assert_eq!(texts(&store, bad), ALL, "{name}: what is withheld is shown");
+        assert_eq!(texts(&USUAL.open_to_read(&disk).unwrap(), bad), ALL, "{name}: by readers too");
         let other = store.resume_run(&session_id(good), &run_id("r")).unwrap();
         other.append_durable(Event::token("more")).unwrap().wait().unwrap();
         let refused = store.resume_run(&session_id(bad), &run_id("r")).unwrap_err();
@@ -115,84 +116,6 @@ fn a_run_is_appended_to_again_as_soon_as_its_journal_can_be_written() {
     drop((run, store));
     disk.power_cut(Crash::LoseAll);
     assert_eq!(texts(&open(&disk).unwrap(), "a").len(), 4);
-}
-
-/// The records of withheld lines are their only copy. While they cannot be read, they stay where they are.
-#[test]
-fn records_that_cannot_be_read_stay_and_refuse_their_run_alone() {
-    let disk = logged();
-    let journal = layout().journal(&session_id("a"), &run_id("r"));
-    let records = layout().kept_records(&session_id("a"), &run_id("r"));
-    disk.set_mode(&journal, 0o400).unwrap();
-    drop(open(&disk).unwrap());
-    disk.set_mode(&journal, 0o600).unwrap();
-    let (kept, begin) = (disk.files()[&records].clone(), layout().relative(&journal));
-    disk.break_reads(&records).unwrap();
-    for _ in 0..2 {
-        let store = open(&disk).unwrap();
-        assert_eq!(codes(&store), [("log_not_replayed", begin.clone())]);
-        assert_eq!(texts(&store, "b"), ALL);
-        let refused = store.resume_run(&session_id("a"), &run_id("r")).unwrap_err();
-        assert_eq!(refused.code(), "withheld", "{refused:?}");
-        assert_eq!(disk.files()[&records], kept);
-    }
-    disk.mend_reads(&records).unwrap();
-    let store = open(&disk).unwrap();
-    assert_eq!((codes(&store), texts(&store, "a")), (vec![], ALL.map(str::to_owned).to_vec()));
-    assert!(!disk.files().contains_key(&records));
-}
-
-/// A session is deleted whose journal lacks acknowledged events: what is kept of it stays kept.
-#[test]
-fn withheld_lines_of_a_deleted_session_stay_kept() {
-    let disk = logged();
-    let records = layout().kept_records(&session_id("a"), &run_id("r"));
-    disk.set_mode(layout().journal(&session_id("a"), &run_id("r")), 0o400).unwrap();
-    let store = open(&disk).unwrap();
-    let kept = disk.files()[&records].clone();
-    store.delete(&session_id("a")).unwrap();
-    drop(store);
-    for _ in 0..2 {
-        let store = open(&disk).unwrap();
-        assert!(store.get_session(&session_id("a")).is_err());
-        assert_eq!(disk.files().get(&records), Some(&kept));
-    }
-}
-
-/// The opening that moves lines out of the log is cut at every operation, in every way.
-#[test]
-fn no_crash_while_lines_are_withheld_or_put_back_loses_one() {
-    let start = logged();
-    let journal = layout().journal(&session_id("a"), &run_id("r"));
-    start.set_mode(&journal, 0o400).unwrap();
-    let check = |disk: &SimDisk, what: &str| {
-        let store = open(disk).unwrap_or_else(|error| panic!("{what}: {error:?}\n{}", disk.log().join("\n")));
-        assert_eq!(texts(&store, "a"), ALL, "{what}: still withheld\n{}", disk.log().join("\n"));
-        drop(store);
-        disk.set_mode(&journal, 0o600).unwrap();
-        disk.kill();
-        assert_eq!(texts(&open(disk).unwrap(), "a"), ALL, "{what}: put back\n{}", disk.log().join("\n"));
-    };
-    let cut_everywhere = |start: &SimDisk, what: &str| {
-        let whole = start.copy();
-        drop(open(&whole).unwrap());
-        for operation in 1..=whole.operations() - start.operations() {
-            let stopped = start.copy();
-            stopped.stop_before(start.operations() + operation);
-            drop(open(&stopped));
-            assert!(stopped.has_stopped(), "{what}: not stopped before operation {operation}");
-            for end in USUAL.ends(&stopped) {
-                let disk = stopped.copy();
-                end.strike(&disk);
-                check(&disk, &format!("{what}: operation {operation}, {end:?}"));
-            }
-        }
-        whole
-    };
-    let withheld = cut_everywhere(&start, "withholding");
-    withheld.kill();
-    withheld.set_mode(&journal, 0o600).unwrap();
-    cut_everywhere(&withheld, "putting back");
 }
 
 /// Sessions `a` and `b`, of which `a` was deleted and its parts are not in the trash: a crash came before that.
@@ -253,11 +176,18 @@ fn a_trash_on_another_file_system_deletes_all_the_same_and_says_what_is_left() {
     let (disk, _) = prepared(created);
     disk.create_dir(Path::new("/data/_trash")).unwrap();
     disk.mount("/data/_trash").unwrap();
-    let store = open(&disk).unwrap();
-    let refused = store.delete(&id()).unwrap_err();
-    assert!(refused.to_string().contains("file system"), "{refused}");
+    let told: Arc<Mutex<Vec<Finding>>> = Arc::default();
+    let notes = told.clone();
+    let on_finding = OnFinding::new(move |finding| notes.lock().unwrap().push(finding.clone()));
+    let options = Options { on_finding: Some(on_finding), ..options_of(&disk) };
+    let store = Store::open_on(Arc::new(disk.clone()), DATA, options).unwrap();
+    store.delete(&id()).unwrap();
+    let told = told.lock().unwrap();
+    assert_eq!(told.iter().map(|finding| finding.code).collect::<Vec<_>>(), ["deleted_leftover"]);
+    assert!(told[0].message.contains("file system"), "{}", told[0].message);
     assert!(store.get_session(&id()).is_err() && store.is_writable());
     drop(store);
+    disk.power_cut(Crash::LoseAll);
     assert!(open(&disk).unwrap().get_session(&id()).is_err());
 }
 
@@ -286,6 +216,6 @@ fn an_unreadable_sidecar_costs_its_own_session_alone() {
     assert_eq!(store.list().unwrap().len(), 2);
 }
 
-fn codes(store: &Store) -> Vec<(&'static str, PathBuf)> {
+pub(crate) fn codes(store: &Store) -> Vec<(&'static str, PathBuf)> {
     store.findings().into_iter().map(|finding| (finding.code, finding.file)).collect()
 }

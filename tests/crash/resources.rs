@@ -221,7 +221,22 @@ fn no_space_at_a_directory_fsync_stops_the_store() {
     let sync = log.iter().rfind(|line| line.ends_with("sync folder /data")).unwrap();
     let sync = sync.split(' ').next().unwrap().parse::<u64>().unwrap() - before;
     disk.fail(disk.operations() + sync, Fault::Enospc);
-    save("two").unwrap_err();
+    let refused = save("two").unwrap_err();
+    assert_ne!(refused.code(), "no_space", "trying again would be in vain");
+    assert!(store.stopped_reason().is_some());
+}
+
+/// Neither the log nor the journal can be made durable for lack of space: the store stops, and does not say to try again.
+#[test]
+fn no_space_at_every_fsync_of_a_batch_stops_the_store() {
+    let (disk, _) = prepared(created);
+    let store = open(&disk).unwrap();
+    let run = store.begin_run(&id(), UserTurn::text("x")).unwrap();
+    run.append_durable(Event::token("one")).unwrap().wait().unwrap();
+    let appended = run.append_durable(Event::token("two")).unwrap();
+    disk.fill_at_sync(disk.operations() + 1);
+    let refused = StoreError::from(appended.wait().unwrap_err());
+    assert_eq!(refused.code(), "stopped", "{refused:?}");
     assert!(store.stopped_reason().is_some());
 }
 

@@ -61,6 +61,22 @@ fn revisions_go_on_after_a_crash_and_when_the_clock_steps_back() {
     assert_eq!(distinct.len(), seen.len());
 }
 
+/// Another program gave a document the last time that its file system knows.
+#[test]
+fn a_document_of_the_far_future_is_saved_all_the_same() {
+    const LAST: i128 = 15_032_385_535_000_000_000;
+    let disk = SimDisk::new().with_last_time(LAST);
+    let store = open(&disk).unwrap();
+    store.create(NewSession::titled("x").with_id(id())).unwrap();
+    disk.open(&layout().sidecar(&id()), Access::Write).unwrap().set_modified(LAST * 2).unwrap();
+    let before = store.metadata(&id()).unwrap().revision().unwrap().clone();
+    for title in ["one", "two"] {
+        let saved = store.update(&id(), SaveOptions::default(), |session| session.set_text("title", title)).unwrap();
+        assert_ne!(saved.revision(), Some(&before));
+    }
+    assert!(store.update_if(&id(), SaveOptions::default(), |found| found == Some(&before), |_| {}).unwrap().is_none());
+}
+
 #[test]
 fn a_foreign_write_changes_the_revision() {
     let (disk, _) = prepared(created);

@@ -64,10 +64,8 @@ fn a_journal_that_may_not_be_written_costs_its_own_run_alone() {
         assert!(checked.lines.concat().contains("log_not_replayed"), "{mode:o}: {:?}", checked.lines);
         let repaired = ask(&data, &["repair", "--apply"]);
         assert_eq!(repaired.code(), Some(4), "{mode:o}: it says that not all could be done: {:?}", repaired.lines);
-        if mode == 0o400 {
-            let shown = ask(&data, &["tail", SESSION, RUN]);
-            assert_eq!(shown.lines.len(), 3, "readers see them: {}", shown.stderr);
-        }
+        let shown = ask(&data, &["tail", SESSION, RUN]);
+        assert_eq!(shown.lines.len(), 3, "{mode:o}: readers see them: {}", shown.stderr);
         allow(&data.journal(), 0o600);
         let repaired = ask(&data, &["repair", "--apply"]);
         assert_eq!(repaired.code(), Some(0), "{mode:o}: {:?} {}", repaired.lines, repaired.stderr);
@@ -87,10 +85,11 @@ fn a_session_stays_deleted_although_its_trash_lies_on_another_file_system() {
         host.revive();
         let path = format!("/v1/sessions/{SESSION}");
         let deleted = request(&host.address(), "DELETE", &path, "");
-        assert_eq!(deleted.status, 500, "its files could not be moved: {deleted:?}");
+        assert_eq!(deleted.status, 204, "although its files could not be moved: {deleted:?}");
         assert_eq!(request(&host.address(), "GET", &path, "").status, 404);
         // What could not be moved prevents no opening, by a server or another writer.
-        host.stop();
+        let said = host.stop().stderr;
+        assert!(said.contains("deleted_leftover"), "{said}");
         host.revive();
         assert_eq!(request(&host.address(), "GET", &path, "").status, 404);
         let created = request(&host.address(), "POST", "/v1/sessions", r#"{"session_id":"other"}"#);

@@ -243,6 +243,41 @@ fn a_server_whose_lock_file_was_removed_stops_before_it_writes_beside_another() 
     host.data.must(&["new", "--id", "third"]);
 }
 
+/// The lock file is removed under a server at work, and another process appends to the same run at once: it begins when the
+/// server has stopped, so that neither writes over what the other was acknowledged.
+#[test]
+fn a_writer_that_comes_after_the_lock_file_was_removed_waits_until_the_last_one_has_stopped() {
+    let host = Host::start(&[]);
+    let address = host.address();
+    assert_eq!(begin(&address, "s").status, 202);
+    let mut acknowledged = Vec::new();
+    let append_next = |acknowledged: &mut Vec<String>| {
+        let text = format!("server {} ", acknowledged.len());
+        let answer = append(&address, "s", &token(&text));
+        acknowledged.extend((answer.status == 200).then_some(text));
+        answer.status
+    };
+    while acknowledged.len() < 20 {
+        append_next(&mut acknowledged);
+    }
+    fs::remove_file(host.data.root().join("_lock")).unwrap();
+    let mut other = host.data.start(&["append", "s", "r"]);
+    (0..20).for_each(|number| other.send(token(&format!("other {number} ")).trim()));
+    let deadline = Instant::now() + DEADLINE;
+    while append_next(&mut acknowledged) == 200 {
+        assert!(Instant::now() < deadline, "the server does not stop");
+    }
+    for number in 0..20 {
+        assert!(other.next_line().is_some_and(|line| line.starts_with("{\"seq\":")), "{}", other.end().stderr);
+        acknowledged.push(format!("other {number} "));
+    }
+    assert_eq!(other.end().code(), Some(0));
+    let shown = host.data.must(&["tail", "s", "r"]).lines.concat();
+    for text in &acknowledged {
+        assert!(shown.contains(&format!("\"{text}\"")), "{text:?} was acknowledged, and is gone");
+    }
+}
+
 #[test]
 fn an_end_whose_fsync_failed_is_shown_to_no_follower() {
     for durability in ["buffered", "durable"] {
@@ -332,6 +367,8 @@ fn an_answer_for_which_there_is_no_room_is_shown_when_there_is() {
         assert_eq!((refused.status, refused.code().as_str()), (507, "no_space"), "{refused:?}");
         let seen = follower.until("event: end", Duration::from_secs(2)).to_owned();
         assert!(!seen.contains("event: end"), "a follower was shown the end of an answer that is not saved");
+        let session = ask(&address, "GET", "/v1/sessions/s", "");
+        assert_eq!(session.status, 200, "a read shows what there is: {session:?}");
         let before = tree();
         let created = ask(&address, "POST", "/v1/sessions", &json!({"session_id": "t"}).to_string());
         assert_eq!(created.status, 507, "{created:?}");

@@ -48,6 +48,7 @@ pub(super) use self::stream::Stream;
 use self::threads::Threads;
 use super::error::StorageError;
 use super::finding::{Finding, LiveFindings};
+use super::lock::LOCK_CHECK_EVERY;
 use super::ticket::{Batch, Callback, Commits, Durable, Outcome, Ticket, tell};
 use crate::clock::Stopwatch;
 use crate::limits::COMMIT_LINES_BYTES_MAX;
@@ -60,8 +61,6 @@ const LOOK_OUT: Duration = Duration::from_micros(20);
 const PAUSES: usize = 64;
 /// For how long it waits for them, at the most.
 const PATIENCE_MAX: Duration = Duration::from_millis(2);
-/// How often the lock file is compared with the locked one, at the least.
-const LOCK_CHECK_EVERY: Duration = Duration::from_millis(900);
 
 /// The finding about a thread that could not be started.
 const NO_THREAD: &str = "no_commit_thread";
@@ -230,6 +229,11 @@ impl Committer {
     }
 
     /// Reports that the thread could not be started, or that it could after all.
+    /// Starts the thread that could not be started, if it can be by now: without appends nobody else tries.
+    pub(super) fn retry_thread(&self) {
+        self.threads.ensure_commits(&self.own);
+    }
+
     fn note_thread(&self, started: &io::Result<JoinHandle<()>>) {
         match started {
             Ok(_) => self.findings.clear(NO_THREAD),
@@ -372,7 +376,8 @@ impl Committer {
             Ok(()) => Ok(Durable::after_sync()),
             Err(error) => {
                 self.latch.stop(&error);
-                Err(Box::new(error))
+                // A full disk is no reason to try again: the store has stopped.
+                Err(Box::new(if error.is_no_space() { self.latch.refusal() } else { error }))
             }
         }
     }

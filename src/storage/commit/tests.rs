@@ -115,6 +115,19 @@ fn a_thread_that_could_not_be_started_is_tried_again_and_then_the_finding_is_ove
     scene.committer.close();
 }
 
+/// Without appends nothing would start it. `/readyz` asks for the findings, and so it does.
+#[test]
+fn an_idle_store_that_is_asked_for_its_findings_starts_its_thread() {
+    let scene = Scene::new(failing_spawn(1));
+    let watch = Stopwatch::start();
+    while !scene.findings.current().is_empty() {
+        scene.committer.retry_thread();
+        assert!(watch.elapsed() < LONG, "it is not tried again");
+        thread::yield_now();
+    }
+    scene.committer.close();
+}
+
 /// A file whose bytes cannot be read back without a panic.
 #[derive(Debug)]
 struct Panicking;

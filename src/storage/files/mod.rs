@@ -391,6 +391,9 @@ impl Storage for FileStorage {
     }
 
     fn live_findings(&self) -> Vec<Finding> {
+        if let Some(committer) = &self.committer {
+            committer.retry_thread();
+        }
         self.live_findings.current()
     }
 

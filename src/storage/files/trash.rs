@@ -43,7 +43,11 @@ impl FileStorage {
         self.ensure_dirs(&self.layout.tombstones())?;
         self.deleted_filter.note(session);
         self.replace(&self.layout.tombstone(session), &write::to_json_line(&tombstone))?;
-        self.move_parts(session, &tombstone.generation)?;
+        match self.move_parts(session, &tombstone.generation) {
+            // It is deleted all the same, and the next opening tries again.
+            Err(error @ StorageError::Io { .. }) => self.live_findings.tell(&self.leftover(session, &error)),
+            moved => moved?,
+        }
         Ok(true)
     }
 

@@ -53,10 +53,12 @@ fn judge(latch: &Latch, what: Synced, path: &Path, synced: io::Result<()>) -> io
     let Err(cause) = synced else { return Ok(()) };
     let copy = cause.raw_os_error().map_or_else(|| cause.kind().into(), io::Error::from_raw_os_error);
     let failed: Result<(), StorageError> = Err(cause).synced(path);
-    if let Some(error) = failed.err().filter(|error| what == Synced::Directory || !error.is_no_space()) {
-        latch.stop(&error);
-    }
-    Err(copy)
+    let Some(error) = failed.err().filter(|error| what == Synced::Directory || !error.is_no_space()) else {
+        return Err(copy);
+    };
+    latch.stop(&error);
+    // Not even a full disk is a reason to try again: the store has stopped.
+    Err(if error.is_no_space() { io::Error::other(copy) } else { copy })
 }
 
 impl Disk for WatchedDisk {

@@ -97,7 +97,11 @@ impl Stamp {
             }
             stat = set(after + step)?;
         }
-        match stat.modified_nanos > after {
+        if stat.modified_nanos <= after {
+            // The predecessor, which another program wrote, has the last time that the file system knows.
+            stat = set(self.now_nanos)?;
+        }
+        match stat.modified_nanos != after {
             true => Ok(stat),
             false => Err(StorageError::io("set the time of", path, io::Error::other("the file system keeps no time"))),
         }

@@ -78,6 +78,7 @@ pub(super) struct Times {
     pub(super) tick_nanos: i128,
     /// The file system keeps multiples of this.
     pub(super) kept_nanos: i128,
+    pub(super) last_nanos: i128,
 }
 
 /// Everything on the disk.
@@ -113,7 +114,7 @@ impl Image {
             next_inode: 2,
             reuses_inodes: false,
             ticks: 0,
-            times: Times { tick_nanos: 1, kept_nanos: 1 },
+            times: Times { tick_nanos: 1, kept_nanos: 1, last_nanos: i128::MAX },
             user,
             open: BTreeMap::new(),
             page_bytes: PAGE_BYTES,
@@ -170,6 +171,7 @@ impl Image {
     }
 
     fn kept(&self, nanos: i128) -> i128 {
+        let nanos = nanos.min(self.times.last_nanos);
         nanos - nanos.rem_euclid(self.times.kept_nanos)
     }
 

@@ -119,6 +119,13 @@ impl SimDisk {
         self
     }
 
+    /// The same disk, whose file system knows no later modification time than this, in nanoseconds since 1970: it keeps this
+    /// one instead.
+    pub fn with_last_time(self, last_nanos: i128) -> Self {
+        self.machine.lock().image.times.last_nanos = last_nanos;
+        self
+    }
+
     /// The same disk, which says that it lies on this network file system.
     pub fn on_network_file_system(self, kind: &'static str) -> Self {
         self.machine.lock().network_file_system = Some(kind);
