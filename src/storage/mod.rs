@@ -29,7 +29,8 @@ pub use contract::{
 pub use disk::{Access, DirEntry, Disk, DiskDir, DiskFile, DiskLock, FileKind, FileStat, SharedDisk};
 pub use error::StorageError;
 #[cfg(feature = "run")]
-pub(crate) use error::{is_no_descriptor, with_cause};
+pub(crate) use error::is_no_descriptor;
+pub(crate) use error::with_cause;
 pub use files::{
     DirectoryListing, FileStorage, FilesOptions, IdentityFound, LogFound, Mode, NewJournal, OpenToOthers, Purpose,
     RecordFound, RunFound, SessionFound, Strays,

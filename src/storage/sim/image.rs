@@ -78,6 +78,7 @@ pub(super) struct Times {
     pub(super) tick_nanos: i128,
     /// The file system keeps multiples of this.
     pub(super) kept_nanos: i128,
+    /// It keeps none after this.
     pub(super) last_nanos: i128,
 }
 

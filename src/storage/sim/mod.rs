@@ -57,8 +57,8 @@
 //!
 //! **Inodes and times.** A file's inode number is never given again, unless [`SimDisk::with_inode_reuse`] says so. Every change
 //! takes a nanosecond of the disk's own time, and modification times show each of them, unless
-//! [`SimDisk::with_coarse_clock`] or [`SimDisk::with_coarse_times`] says otherwise. A modification time is durable when the
-//! file is synced; a crash may show the one before.
+//! [`SimDisk::with_coarse_clock`] or [`SimDisk::with_coarse_times`] says otherwise; [`SimDisk::with_last_time`] sets the last one
+//! that can be kept. A modification time is durable when the file is synced; a crash may show the one before.
 //!
 //! **Late visibility** ([`SimDisk::hide`]): the next looks at a path find nothing there, and then it appears, as on a
 //! network file system. Looks are opening to read or to write, asking what is known of the path, and each listing that
