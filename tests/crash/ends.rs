@@ -9,6 +9,18 @@ use crate::ledger::run_id;
 use crate::logged::{layout, options_of};
 use crate::machine::{DATA, created, id, open, prepared};
 
+/// How many operations the end of the run takes up to the first of those that save its answer.
+fn operations_until_saved(disk: &SimDisk) -> u64 {
+    let probe = disk.copy();
+    let store = open(&probe).unwrap();
+    let run = store.resume_run(&id(), &run_id("r")).unwrap();
+    let before = probe.operations();
+    run.finish(Outcome::Completed).unwrap();
+    let log = probe.log();
+    let line = log.iter().rfind(|line| line.contains("create /data/_tmp")).unwrap();
+    line.split(' ').next().unwrap().parse::<u64>().unwrap() - before
+}
+
 /// An end whose fsync failed is shown to no follower, whatever the store was told.
 #[test]
 fn an_end_whose_sync_failed_is_never_shown() {
@@ -59,17 +71,7 @@ fn an_end_is_shown_when_its_answer_is_saved() {
         let mut follow = store.follow(&id(), &run_id("r"), After::Start).unwrap();
         follow.poll().unwrap().unwrap();
         // The last line finds room, the answer does not.
-        let create = {
-            let probe = disk.copy();
-            let store = open(&probe).unwrap();
-            let run = store.resume_run(&id(), &run_id("r")).unwrap();
-            let before = probe.operations();
-            run.finish(Outcome::Completed).unwrap();
-            let log = probe.log();
-            let line = log.iter().rfind(|line| line.contains("create /data/_tmp")).unwrap();
-            line.split(' ').next().unwrap().parse::<u64>().unwrap() - before
-        };
-        disk.fail(disk.operations() + create, Fault::Enospc);
+        disk.fail(disk.operations() + operations_until_saved(&disk), Fault::Enospc);
         let refused = run.finish(Outcome::Completed).unwrap_err();
         assert_eq!(refused.code(), "no_space", "{name}: {refused:?}\n{}", disk.log().join("\n"));
         drop(run);
@@ -146,18 +148,7 @@ fn a_journal_that_holds_its_end_is_folded_by_the_next_read() {
     let turn = UserTurn { lease_seconds: Some(3_600.0), ..UserTurn::text("x").with_run(run_id("r")) };
     let run = store.begin_run(&id(), turn).unwrap();
     run.append(Event::token("word")).unwrap();
-    disk.stop_before(u64::MAX);
-    let probe = disk.copy();
-    let operations = {
-        let store = open(&probe).unwrap();
-        let run = store.resume_run(&id(), &run_id("r")).unwrap();
-        let before = probe.operations();
-        run.finish(Outcome::Completed).unwrap();
-        let log = probe.log();
-        let line = log.iter().rfind(|line| line.contains("create /data/_tmp")).unwrap();
-        line.split(' ').next().unwrap().parse::<u64>().unwrap() - before
-    };
-    disk.stop_before(disk.operations() + operations);
+    disk.stop_before(disk.operations() + operations_until_saved(&disk));
     run.finish(Outcome::Completed).unwrap_err();
     drop((run, store));
     disk.kill();
