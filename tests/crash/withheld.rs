@@ -8,7 +8,7 @@ use lastword::clock::{ManualClock, Timestamp};
 use lastword::doctor::{self, DoctorOptions};
 use lastword::storage::sim::{Crash, SimDisk};
 use lastword::storage::{Access, Disk};
-use lastword::{After, Event, Options, ReadOptions, SaveOptions, Store};
+use lastword::{After, Event, NewSession, Options, ReadOptions, SaveOptions, Store};
 
 use crate::ledger::{run_id, session_id};
 use crate::logged::{ALL, layout, logged, options_of, texts};
@@ -140,12 +140,19 @@ fn a_store_opens_whatever_lies_in_the_place_of_kept() {
 /// The journal of `a` cannot be written, and its events cannot be kept apart either: they stay in the log.
 fn with_nowhere_to_keep() -> SimDisk {
     let disk = logged();
-    disk.set_mode(journal(), 0o400).unwrap();
-    disk.create_dir(&layout().kept()).unwrap();
-    disk.sync_dir(Path::new(DATA)).unwrap();
-    disk.set_owner(layout().kept(), OTHER_USER).unwrap();
-    disk.set_mode(layout().kept(), 0o755).unwrap();
+    nowhere_to_keep(&disk);
     disk
+}
+
+fn nowhere_to_keep(disk: &SimDisk) {
+    disk.set_mode(journal(), 0o400).unwrap();
+    let (kept, own) = (layout().kept(), layout().kept_of(&session_id("a")));
+    disk.create_dir(&kept).unwrap();
+    disk.create_dir(&own).unwrap();
+    disk.sync_dir(&kept).unwrap();
+    disk.sync_dir(Path::new(DATA)).unwrap();
+    disk.set_owner(&own, OTHER_USER).unwrap();
+    disk.set_mode(&own, 0o755).unwrap();
 }
 
 #[test]
@@ -196,25 +203,46 @@ fn a_run_goes_on_although_its_events_are_still_in_the_log() {
     }
 }
 
-/// A log that is still needed would be replayed over what a repair has written.
+/// A log that is still needed would be replayed over what a repair has written: where its lines belong, others would stand.
 #[test]
 fn a_repair_leaves_journals_alone_whose_events_are_still_in_the_log() {
-    let disk = with_nowhere_to_keep();
+    let disk = SimDisk::new();
+    let store = open(&disk).unwrap();
+    for name in ["a", "b"] {
+        store.create(NewSession::titled(name).with_id(session_id(name))).unwrap();
+        store.adopt_run(&session_id(name), &run_id("r")).unwrap().append(Event::token("zero")).unwrap();
+    }
+    drop(store);
+    let store = open(&disk).unwrap();
+    for name in ["a", "b"] {
+        let run = store.adopt_run(&session_id(name), &run_id("r")).unwrap();
+        run.append_durable(Event::token("one")).unwrap().wait().unwrap();
+    }
+    disk.kill();
+    nowhere_to_keep(&disk);
+    // The first line of `b`, which a repair cuts out. The log holds the second alone.
     let other = layout().journal(&session_id("b"), &run_id("r"));
-    let second = disk.files()[&other].iter().position(|byte| *byte == b'\n').unwrap() as u64 + 1;
-    disk.rot(&other, second + 30, 1).unwrap();
+    disk.rot(&other, 30, 1).unwrap();
     let sidecar = layout().sidecar(&session_id("b"));
     disk.set_mode(&sidecar, 0o644).unwrap();
-    let repaired = doctor::repair_on(Arc::new(disk.clone()), Path::new(DATA), &DoctorOptions::default()).unwrap();
-    assert!(repaired.has_failed(), "{:#?}", repaired.actions);
+    let repair = || doctor::repair_on(Arc::new(disk.clone()), Path::new(DATA), &DoctorOptions::default()).unwrap();
+    let before = disk.files()[&other].clone();
+    let repaired = repair();
+    let failed = |action: &&doctor::Action| matches!(action.outcome, Some(doctor::Outcome::Failed { .. }));
+    let failed: Vec<_> = repaired.actions.iter().filter(failed).map(|action| action.session.clone()).collect();
+    assert!(failed.contains(&Some(session_id("b"))), "{:#?}", repaired.actions);
+    assert_eq!(disk.files()[&other], before, "it is left alone");
     assert_eq!(disk.mode(&sidecar).unwrap(), 0o600, "the rest is repaired");
     disk.reboot();
     disk.set_mode(journal(), 0o600).unwrap();
-    let store = open(&disk).unwrap();
-    assert_eq!(
-        (texts(&store, "a"), texts(&store, "b")),
-        (ALL.map(str::to_owned).to_vec(), ALL.map(str::to_owned).to_vec())
-    );
+    disk.set_owner(layout().kept_of(&session_id("a")), SimDisk::USER).unwrap();
+    let repaired = repair();
+    assert!(!repaired.has_failed(), "{:#?}", repaired.actions);
+    let after = disk.files()[&other].clone();
+    assert!(after.len() < before.len());
+    disk.reboot();
+    drop(open(&disk).unwrap());
+    assert_eq!(disk.files()[&other], after, "no log is replayed over it");
 }
 
 /// A session is deleted whose journal lacks acknowledged events: what is kept of it stays kept.
@@ -292,6 +320,37 @@ fn no_crash_loses_lines_that_can_be_kept_in_the_log_alone() {
     in_log.set_mode(journal(), 0o600).unwrap();
     cut_everywhere(&in_log, "putting back from the log");
     in_log.set_mode(journal(), 0o400).unwrap();
-    in_log.set_owner(layout().kept(), SimDisk::USER).unwrap();
+    in_log.set_owner(layout().kept_of(&session_id("a")), SimDisk::USER).unwrap();
     cut_everywhere(&in_log, "keeping them apart after all");
+}
+
+/// The run is resumed under a store that is open, and that is cut at every operation.
+#[test]
+fn no_crash_while_a_run_gets_its_lines_back_loses_one_or_misses_records() {
+    let start = logged();
+    start.set_mode(journal(), 0o400).unwrap();
+    let resume = |disk: &SimDisk, operations: Option<u64>| {
+        let store = open(disk).unwrap();
+        disk.set_mode(journal(), 0o600).unwrap();
+        let before = disk.operations();
+        if let Some(operations) = operations {
+            disk.stop_before(before + operations);
+        }
+        drop(store.resume_run(&session_id("a"), &run_id("r")));
+        disk.operations() - before
+    };
+    let operations = resume(&start.copy(), None);
+    assert!(operations > 3);
+    for operation in 1..=operations {
+        let stopped = start.copy();
+        resume(&stopped, Some(operation));
+        assert!(stopped.has_stopped(), "not stopped before operation {operation}");
+        for end in USUAL.ends(&stopped) {
+            let disk = stopped.copy();
+            end.strike(&disk);
+            let store = open(&disk).unwrap();
+            let found = (codes(&store), texts(&store, "a"));
+            assert_eq!(found, (vec![], ALL.map(str::to_owned).to_vec()), "operation {operation}, {end:?}");
+        }
+    }
 }
