@@ -28,8 +28,8 @@ impl Ward<'_> {
                 format!("the note of when this session was deleted cannot be read; it stays deleted: {reason}");
             told.tell(finding.leaves(message, "that it is there is all that counts"));
         }
+        told.findings.extend(self.findings_of_log());
         if !self.is_live {
-            told.findings.extend(self.findings_of_log());
             self.tell_of_leftovers(listing, &mut told);
             self.tell_of_foreign_index(&mut told);
         }
@@ -47,9 +47,10 @@ impl Ward<'_> {
         )
     }
 
-    /// What is to be said of the commit log.
+    /// What is to be said of the commit log. Beside a writer, which changes it all the time, only what it cannot put away.
     pub(super) fn findings_of_log(&self) -> Vec<Finding> {
-        match self.files.look_at_log() {
+        let found = if self.is_live { self.files.look_at_withheld() } else { self.files.look_at_log() };
+        match found {
             Ok(found) => found.into_iter().map(|found| self.of_log(found)).collect(),
             Err(error) => {
                 let file = self.relative(self.files.layout().commit_log());
@@ -61,8 +62,7 @@ impl Ward<'_> {
     /// The same about some sessions alone.
     pub(super) fn findings_of_log_about(&self, sessions: &[SessionId]) -> Vec<Finding> {
         let is_about = |finding: &Finding| finding.session.as_ref().is_some_and(|session| sessions.contains(session));
-        let found = if self.is_live { Vec::new() } else { self.findings_of_log() };
-        found.into_iter().filter(is_about).collect()
+        self.findings_of_log().into_iter().filter(is_about).collect()
     }
 
     fn tell_of_identity(&self, told: &mut Examined) {
@@ -106,6 +106,8 @@ impl Ward<'_> {
                 let message = format!("acknowledged events of this run are kept here, and cannot be read: {why}");
                 finding.leaves(message, "its run takes no events until they can")
             }
+            LogFound::Unlisted { file, why } => Finding::new(Code::LogNotReplayed, Severity::Damage, file)
+                .says(format!("the list of runs with kept events cannot be read: {why}"), REPLAY),
             LogFound::Conflict { session, run, file, offset } => {
                 let finding =
                     Finding::new(Code::DuplicateSeq, Severity::Damage, file).of_run(&session, &run).at(offset);

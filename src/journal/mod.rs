@@ -18,6 +18,6 @@ pub use open_file_budget::OpenFileBudget;
 pub(crate) use progress::{Attached, Bell};
 pub use reader::{Found, JournalReader, ReadOptions, RunEvents, RunReader, count_lines, read_events};
 pub use replay::{Replay, ReplayLimits, ReplayStatus, replay_session, runs_as_begun};
-pub(crate) use summary::summarize_within;
 pub use summary::{RunEnd, RunSummary, TerminalEvent, summarize};
+pub(crate) use summary::{end_of, summarize_within};
 pub use writer::{AppendError, Appended, RunJournal};

@@ -110,7 +110,26 @@ pub fn summarize(
     summarize_within(storage, session, run, None)
 }
 
-/// The same, looking no further than this offset.
+/// Where the end of a run begins in its journal, if it has one.
+pub(crate) fn end_of(
+    storage: &Arc<dyn Storage>,
+    session: &SessionId,
+    run: &RunId,
+) -> Result<Option<u64>, StorageError> {
+    let Some(mut reader) = JournalReader::open(storage, session, run)? else { return Ok(None) };
+    let mut seal = Seal::Open;
+    while let Some(record) = reader.next_within(None)? {
+        if let Record::Event(event) = record {
+            seal = seal.after_found(&event);
+            if seal.is_sealed() {
+                return Ok(Some(event.offset));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// The same as [`summarize`], looking no further than this offset.
 pub(crate) fn summarize_within(
     storage: &Arc<dyn Storage>,
     session: &SessionId,

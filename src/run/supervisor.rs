@@ -17,6 +17,7 @@ use super::sleep::{joined, within};
 use super::supervise::{RunEnd, Stage, Supervision, ask};
 use crate::entropy::SystemEntropy;
 use crate::model::{RunId, SessionId};
+use crate::storage::StorageError;
 use crate::store::{Run, Store, StoreError, UserTurn};
 
 /// Why a supervisor was not made.
@@ -156,7 +157,11 @@ impl Supervisor {
             return Err(SuperviseError::NoDefault { name: runners.default_name().to_owned(), known: listed(&runners) });
         }
         let budgets = options.budgets.or(BudgetSettings::from_environment()?);
-        let reaped = reap(&store)?;
+        let reaped = match reap(&store) {
+            // What cannot be read tells of no process that could be ended.
+            Err(error) if error.storage().is_some_and(StorageError::is_of_one_object) => Vec::new(),
+            reaped => reaped?,
+        };
         let clock = AwakeClock::new(options.steady.clone());
         tokio::spawn(AwakeClock::keep(Arc::downgrade(&clock)));
         let (desk, floor, count) = (Desk::default(), Mutex::default(), watch::Sender::new(0));

@@ -138,7 +138,7 @@ pub enum StorageError {
     },
     /// Acknowledged events of the run could not be put into its journal.
     #[error(
-        "run {run} takes no events, because acknowledged ones could not be put into {}: give this user access to it, then try again",
+        "run {run} takes no events until acknowledged ones are put into {}, which is tried each time",
         path.display()
     )]
     Withheld {

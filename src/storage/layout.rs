@@ -233,6 +233,11 @@ impl Layout {
         self.kept_of(session).join(format!("{run}.records"))
     }
 
+    /// The run whose lines a file with this name holds.
+    pub fn run_of_kept_records(name: &str) -> Option<RunId> {
+        RunId::parse(name.strip_suffix(".records")?).ok()
+    }
+
     /// The list of the runs with such lines.
     pub fn withheld_list(&self) -> PathBuf {
         self.commit_log().join(WITHHELD_LIST)

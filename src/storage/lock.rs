@@ -13,6 +13,7 @@ use super::contract::Durability;
 use super::disk::{Access, Disk, DiskLock, FileStat, SharedDisk, read_full, write_full};
 use super::error::{Attempt, StorageError, optional};
 use super::layout::Layout;
+use super::os::is_process_alive;
 use crate::clock::{Stopwatch, Timestamp};
 
 /// The length of the note, without its line feed, and how much of one is read.
@@ -46,6 +47,9 @@ pub struct Holder {
     /// Whether it has stopped since, so that what it wrote last is not durable, whatever a later fsync says.
     #[serde(default, rename = "stopped", skip_serializing_if = "std::ops::Not::not")]
     pub is_stopped: bool,
+    /// Whether it has closed the store since.
+    #[serde(default, rename = "closed", skip_serializing_if = "std::ops::Not::not")]
+    pub is_closed: bool,
     /// Whether it has replayed the commit log: then the journals lack nothing until the next power cut.
     #[serde(default, rename = "replayed", skip_serializing_if = "std::ops::Not::not")]
     pub has_replayed: bool,
@@ -83,13 +87,13 @@ impl WriterLock {
         let (lock, locked) = lock_named_file(&**disk, layout)?;
         let boot_id = disk.boot_id();
         let last = holder(&**disk, layout);
-        if last.is_none() && is_in_use(&**disk, layout) {
+        if last.as_ref().is_none_or(|last| may_be_at_work(last, &boot_id)) && is_in_use(&**disk, layout) {
             wait_for_last_writer();
         }
         let is_unsure = last.is_some_and(|last| last.is_unsure && last.boot_id == boot_id);
         let (pid, started_at) = (std::process::id(), now.seconds());
-        let (is_stopped, has_replayed) = (false, false);
-        let own = Holder { pid, started_at, boot_id, is_unsure, durability, is_stopped, has_replayed };
+        let (is_stopped, is_closed, has_replayed) = (false, false, false);
+        let own = Holder { pid, started_at, boot_id, is_unsure, durability, is_stopped, is_closed, has_replayed };
         let lock = WriterLock { lock, locked, disk: disk.clone(), path, holder: Mutex::new(own) };
         lock.write_note(&lock.holder.lock())?;
         Ok(lock)
@@ -101,6 +105,11 @@ impl WriterLock {
         self.holder.lock().is_unsure
     }
 
+    /// Whether this holder shows nothing before it is durable.
+    pub(crate) fn is_durable(&self) -> bool {
+        self.holder.lock().durability == Durability::Durable
+    }
+
     /// Notes that an fsync failed. It has to survive this process, not a power cut. If even this fails, nothing more can
     /// be done here.
     pub(crate) fn mark_unsure(&self) {
@@ -110,6 +119,11 @@ impl WriterLock {
     /// Notes that the commit log was replayed.
     pub(crate) fn mark_replayed(&self) -> Result<(), StorageError> {
         self.change_note(|holder| holder.has_replayed = true)
+    }
+
+    /// Notes that this holder writes no more.
+    pub(crate) fn mark_closed(&self) {
+        let _ = self.change_note(|holder| holder.is_closed = true);
     }
 
     /// Whether the name still stands for the locked file. If it does not, another process may hold a lock on the file
@@ -163,6 +177,12 @@ fn lock_named_file(disk: &dyn Disk, layout: &Layout) -> Result<(Box<dyn DiskLock
 /// Whether a directory has had a writer, on a disk that other processes write too.
 fn is_in_use(disk: &dyn Disk, layout: &Layout) -> bool {
     !disk.is_by_hand() && disk.stat(&layout.identity()).is_ok()
+}
+
+/// Whether the process that wrote a note may still write, although the file is not locked: the file may be a copy.
+fn may_be_at_work(last: &Holder, boot_id: &str) -> bool {
+    let is_other = last.pid != std::process::id() && last.boot_id == boot_id;
+    is_other && !last.is_closed && !last.is_stopped && is_process_alive(last.pid)
 }
 
 /// The lock file may have been removed under a writer, which notices within [`LOCK_CHECK_EVERY`], and stops. A new lock

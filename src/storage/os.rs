@@ -146,6 +146,17 @@ impl Disk for OsDisk {
     }
 }
 
+/// Whether there is a process with this number, whatever it is; `false` where that cannot be told.
+pub(super) fn is_process_alive(pid: u32) -> bool {
+    #[cfg(unix)]
+    if let Some(pid) = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw) {
+        return rustix::process::test_kill_process(pid) != Err(rustix::io::Errno::SRCH);
+    }
+    #[cfg(not(unix))]
+    let _ = pid;
+    false
+}
+
 /// How many files this process may have open at the same time.
 #[cfg(unix)]
 pub(crate) fn open_files_max() -> usize {
@@ -277,6 +288,9 @@ impl OsFile {
     }
 }
 
+/// In a second.
+const NANOS: u128 = 1_000_000_000;
+
 impl DiskFile for OsFile {
     #[cfg(unix)]
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
@@ -310,8 +324,9 @@ impl DiskFile for OsFile {
     }
 
     fn set_modified(&self, nanos: i128) -> io::Result<()> {
-        let distance = u64::try_from(nanos.unsigned_abs()).map_err(|_| io::ErrorKind::InvalidInput)?;
-        let distance = Duration::from_nanos(distance);
+        let (seconds, nanoseconds) = (nanos.unsigned_abs() / NANOS, (nanos.unsigned_abs() % NANOS) as u32);
+        let seconds = u64::try_from(seconds).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let distance = Duration::new(seconds, nanoseconds);
         let moment = if nanos < 0 { UNIX_EPOCH.checked_sub(distance) } else { UNIX_EPOCH.checked_add(distance) };
         self.file.set_modified(moment.ok_or(io::ErrorKind::InvalidInput)?)?;
         self.has_set_time.store(true, Ordering::Relaxed);

@@ -55,6 +55,8 @@ impl Store {
 
     /// The same, by somebody who has read up to this place of the journal, where a line begins: [`Follow::read_to`].
     pub fn follow_at(&self, session: &SessionId, run: &RunId, after: After, offset: u64) -> Result<Follow, StoreError> {
+        let gate = self.shared.gates.of(session);
+        self.shared.save_or_hide_end(&gate, session, run)?;
         let reader = match after {
             // Numbers of other programs may be in any order.
             After::Seq(seq @ 1..) if offset == 0 && self.shared.storage.birth(session, run)?.is_some() => {
@@ -67,7 +69,7 @@ impl Store {
         }
         Ok(Follow {
             store: self.clone(),
-            gate: self.shared.gates.of(session),
+            gate,
             session: session.clone(),
             run: run.clone(),
             reader,

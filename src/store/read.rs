@@ -36,6 +36,15 @@ impl Weighed for Cached {
 }
 
 impl Shared {
+    pub(super) fn metadata(&self, id: &SessionId) -> Result<Metadata, StoreError> {
+        if let Some(held) = self.cache.get(id)
+            && self.is_fresh(id, held.session.revision())?
+        {
+            return Ok(Metadata::of(&held.session));
+        }
+        sidecar::load_metadata(&self.storage, id)?.ok_or_else(|| not_found(id))
+    }
+
     pub(super) fn cached(&self, session: Session, was_looked_through: bool) -> Cached {
         let watch = Watch::of(&session);
         let waits = watch.is_pending && self.storage.can_write();
@@ -101,13 +110,7 @@ impl Store {
 
     /// What stands before the session's transcript. It can be looked at, not saved. Nothing is resolved.
     pub fn metadata(&self, id: &SessionId) -> Result<Metadata, StoreError> {
-        let shared = &self.shared;
-        if let Some(held) = shared.cache.get(id)
-            && shared.is_fresh(id, held.session.revision())?
-        {
-            return Ok(Metadata::of(&held.session));
-        }
-        sidecar::load_metadata(&shared.storage, id)?.ok_or_else(|| not_found(id))
+        self.shared.metadata(id)
     }
 
     /// Whether the session has a turn without its answer, or a marker whose answer may still be found, so that a full

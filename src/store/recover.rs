@@ -24,12 +24,13 @@ impl Store {
 
 impl Shared {
     /// The session with every interrupted answer resolved that can be. One at a time; whoever comes meanwhile gets the
-    /// session as it is.
+    /// session as it is, and so does everybody while the disk is full.
     pub(super) fn resolve(&self, id: &SessionId, read: Arc<Cached>) -> Result<Arc<Session>, StoreError> {
         let gate = self.gates.of(id);
-        match gate.document.try_lock() {
-            Some(_alone) => self.resolve_alone(&gate, id).map(|resolved| resolved.session.clone()),
-            None => Ok(read.session.clone()),
+        let Some(_alone) = gate.document.try_lock() else { return Ok(read.session.clone()) };
+        match self.resolve_alone(&gate, id) {
+            Err(error) if error.code() == "no_space" => Ok(read.session.clone()),
+            resolved => resolved.map(|resolved| resolved.session.clone()),
         }
     }
 
@@ -60,8 +61,6 @@ impl Shared {
             Err(StoreError::Sidecar(SidecarError::Conflict { .. })) => self.read(id),
             // There is no room even for a marker: it is served as it is.
             Err(StoreError::Sidecar(SidecarError::TooLarge { .. })) => Ok(read),
-            // Its end is in the journal, and is saved when there is room.
-            Err(error) if error.code() == "no_space" && hidden_end(gate, &read).is_some() => Ok(read),
             saved => {
                 let runs: Vec<RunId> = plan.steps.iter().filter_map(|(run, _)| RunId::parse(run).ok()).collect();
                 runs.iter().for_each(|run| gate.end_lease(run));
@@ -158,7 +157,7 @@ impl Shared {
     }
 
     /// Whether a run's journal holds its end, which may have been written and not saved.
-    fn has_ended(&self, gate: &Gate, session: &SessionId, run: &RunId) -> bool {
+    pub(super) fn has_ended(&self, gate: &Gate, session: &SessionId, run: &RunId) -> bool {
         if let Some(journal) = gate.open_run(run) {
             return journal.is_surely_sealed();
         }

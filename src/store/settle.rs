@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::gates::Gate;
 use super::{Shared, StoreError};
-use crate::model::{List, NotAList, RunId, Session, SessionId};
+use crate::journal::end_of;
+use crate::model::{List, Metadata, NotAList, RunId, Session, SessionId};
 use crate::recovery::{self, Evidence, fold_ended, fold_late, fold_limit};
 use crate::sidecar::{SaveIntent, SaveOptions};
 
@@ -41,6 +42,44 @@ impl Shared {
         let is_folded = self.settle(session, run)?;
         self.show_saved_end(gate, run);
         Ok(is_folded)
+    }
+
+    /// Before somebody follows a run that this process has not opened: if its journal holds an end whose answer is not saved,
+    /// it is saved now, or hidden for want of room.
+    pub(super) fn save_or_hide_end(
+        &self,
+        gate: &Arc<Gate>,
+        session: &SessionId,
+        run: &RunId,
+    ) -> Result<(), StoreError> {
+        if !self.storage.can_write() || gate.open_run(run).is_some() || !self.is_awaited(session, run) {
+            return Ok(());
+        }
+        if self.storage.birth(session, run)?.is_none() || !self.has_ended(gate, session, run) {
+            return Ok(());
+        }
+        let _alone = gate.document.lock();
+        match self.resolve_alone(gate, session) {
+            Err(error) if error.code() == "no_space" => self.hide_unsaved_end(gate, session, run),
+            // What else is wrong is reported to those who read the session.
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a session waits for this run, as far as can be told.
+    fn is_awaited(&self, session: &SessionId, run: &RunId) -> bool {
+        let is_active = |metadata: Metadata| metadata.active_run().as_deref() == Some(run.as_str());
+        self.metadata(session).is_ok_and(is_active)
+    }
+
+    fn hide_unsaved_end(&self, gate: &Arc<Gate>, session: &SessionId, run: &RunId) -> Result<(), StoreError> {
+        let Some(place) = end_of(&self.storage, session, run)? else { return Ok(()) };
+        let journal = self.open_journal(gate, session, run)?;
+        if journal.seal().is_sealed() && journal.hidden_end().is_none() {
+            journal.hide_end_from(place);
+            self.keep_hidden(gate, &journal);
+        }
+        Ok(())
     }
 
     /// Makes the end of a run durable. A journal that has failed is opened again, which mends and syncs it.

@@ -4,21 +4,36 @@
 //! one stops the store, and a mark in the lock's note tells the next writer of this boot to trust no page.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
 
+use crate::clock::Stopwatch;
 use crate::storage::error::StorageError;
-use crate::storage::lock::WriterLock;
+use crate::storage::lock::{LOCK_CHECK_EVERY, WriterLock};
 
 /// Stops a store. Only a failed fsync, a lost lock and a panic do; a failed open, read or write does not.
-#[derive(Default)]
 pub(in crate::storage) struct Latch {
     is_stopped: AtomicBool,
+    began: Stopwatch,
+    /// When the lock file was last looked at, in milliseconds since the beginning.
+    looked_at: AtomicU64,
     cause: Mutex<Option<Box<StorageError>>>,
     /// Weak, because a ticket may outlive the store and must not keep its lock.
     lock: OnceLock<Weak<WriterLock>>,
+}
+
+impl Default for Latch {
+    fn default() -> Self {
+        Latch {
+            is_stopped: AtomicBool::new(false),
+            began: Stopwatch::start(),
+            looked_at: AtomicU64::new(0),
+            cause: Mutex::default(),
+            lock: OnceLock::new(),
+        }
+    }
 }
 
 impl Latch {
@@ -30,6 +45,21 @@ impl Latch {
     #[inline]
     pub(in crate::storage) fn is_stopped(&self) -> bool {
         self.is_stopped.load(Ordering::Acquire)
+    }
+
+    /// Whether the store may append. The lock file is looked at if that is long ago: the thread that does it regularly may
+    /// be waiting for a disk, and the whole process may have been stopped.
+    #[inline]
+    pub(in crate::storage) fn may_append(&self) -> bool {
+        let since = self.millis().saturating_sub(self.looked_at.load(Ordering::Relaxed));
+        match u128::from(since) < LOCK_CHECK_EVERY.as_millis() {
+            true => !self.is_stopped(),
+            false => self.check_lock().is_ok(),
+        }
+    }
+
+    fn millis(&self) -> u64 {
+        self.began.elapsed().as_millis() as u64
     }
 
     /// Whether the store may write; the first failure if not.
@@ -44,6 +74,7 @@ impl Latch {
     /// stops.
     pub(in crate::storage) fn check_lock(&self) -> Result<(), StorageError> {
         self.check()?;
+        self.looked_at.store(self.millis(), Ordering::Relaxed);
         if let Some(lock) = self.writer_lock().filter(|lock| !lock.is_named()) {
             self.stop(&StorageError::LockLost { path: lock.path().clone() });
         }

@@ -492,9 +492,10 @@ impl Committer {
                 // Half of it, because the sync takes its time too.
                 queue.is_armed = true;
                 let spent = since.get_or_insert_with(Stopwatch::start).elapsed();
-                if spent >= limit / 2 || self.wake.wait_for(&mut queue, limit / 2 - spent).timed_out() {
+                if spent >= limit / 2 {
                     return true;
                 }
+                self.wake.wait_for(&mut queue, (limit / 2 - spent).min(LOCK_CHECK_EVERY));
             } else {
                 self.wake.wait_for(&mut queue, LOCK_CHECK_EVERY);
             }

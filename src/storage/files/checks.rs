@@ -65,6 +65,13 @@ pub enum LogFound {
         /// Why that cannot be read, if it cannot.
         unreadable: Option<String>,
     },
+    /// The list of runs whose events are kept apart cannot be read.
+    Unlisted {
+        /// The list.
+        file: PathBuf,
+        /// Why.
+        why: String,
+    },
     /// Other bytes stand in a journal where events belong that it holds.
     Conflict {
         /// The session.
@@ -151,8 +158,13 @@ impl FileStorage {
         Ok(found)
     }
 
-    fn look_at_withheld(&self) -> Result<Vec<LogFound>, StorageError> {
-        let withheld = self.read_withheld()?;
+    /// The events that are kept apart from their journals.
+    pub fn look_at_withheld(&self) -> Result<Vec<LogFound>, StorageError> {
+        let mut withheld = self.read_withheld()?;
+        if withheld.iter().any(|(_, run)| run.records == Records::Unreadable) {
+            // A writer may just have put them back: it changes the list first.
+            withheld = self.read_withheld()?;
+        }
         let is_there = |((session, run), _): &(&RunKey, _)| !self.is_removed(session, run).unwrap_or(false);
         let found = withheld.iter().filter(is_there).map(|((session, run), withheld)| LogFound::Withheld {
             file: self.layout.relative(&self.layout.journal(session, run)),
@@ -162,7 +174,11 @@ impl FileStorage {
             session: session.clone(),
             run: run.clone(),
         });
-        Ok(found.collect())
+        let list_error = withheld.list_error().map(|error| LogFound::Unlisted {
+            file: self.layout.relative(&self.layout.withheld_list()),
+            why: with_cause(error),
+        });
+        Ok(found.chain(list_error).collect())
     }
 
     fn compare_with_log(&self, session: &SessionId, run: &RunId, contents: &LogContents<'_>) -> Option<LogFound> {

@@ -219,6 +219,7 @@ impl FileStorage {
             stream,
             committer,
             run: run.clone(),
+            _own: self.own_runs.note((session.clone(), run.clone())),
         };
         Ok(OpenedJournal { writer: Box::new(writer), tail })
     }
@@ -233,7 +234,7 @@ impl FileStorage {
         let file = match open_plain(&*self.disk, &path) {
             // What is laid over it can be shown without it.
             Err(error) if error.is_of_one_object() && patches.as_ref().is_some_and(|patches| patches.starts()) => None,
-            file => file?.map(|(file, _)| JournalFile::new(file, path, self.sync_guard())),
+            file => file?.map(|(file, _)| JournalFile::new(file, path, self.sync_guard(session, run))),
         };
         if self.is_deleted(session)? {
             return Ok(None);
@@ -247,10 +248,14 @@ impl FileStorage {
     }
 
     /// What keeps a reader from showing what a durable writer of another process has not synced.
-    fn sync_guard(&self) -> Option<SyncGuard> {
-        // The doctor shows no events.
-        let shows_events = self.lock.is_none() && self.purpose == Purpose::Serve;
-        shows_events.then(|| SyncGuard::new(&self.disk, &self.layout, &self.boot_id))
+    fn sync_guard(&self, session: &SessionId, run: &RunId) -> Option<SyncGuard> {
+        match &self.lock {
+            // The doctor shows no events.
+            _ if self.purpose != Purpose::Serve => None,
+            None => Some(SyncGuard::beside(&self.disk, &self.layout, &self.boot_id)),
+            Some(lock) if lock.is_durable() => Some(SyncGuard::of_writer(&self.own_runs, session, run)),
+            Some(_) => None,
+        }
     }
 
     /// What a reader has to see of a run beside its file, unless the run was removed.
@@ -323,13 +328,15 @@ struct FileJournal {
     stream: Arc<Stream>,
     committer: Arc<Committer>,
     run: RunId,
+    /// Tells that this process has opened the run.
+    _own: Arc<()>,
 }
 
 impl JournalWriter for FileJournal {
     /// A crash leaves any part of the lines; the next writer cuts back to the last whole one. They enter the commit log
     /// only when all of them are in the file.
     fn append(&mut self, lines: &[u8], durability: Durability) -> Result<Ticket, AppendFailure> {
-        if self.closed.is_some() || self.committer.latch().is_stopped() {
+        if self.closed.is_some() || !self.committer.latch().may_append() {
             return Err(AppendFailure { kept_bytes: 0, is_over: true, error: self.refusal() });
         }
         let file = match &self.file {

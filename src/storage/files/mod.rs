@@ -34,6 +34,7 @@ pub use self::listing::{DirectoryListing, OpenToOthers, RecordFound, RunFound, S
 use self::log_scan::store_of_log;
 pub use self::options::{FilesOptions, Mode, Purpose};
 use self::overlay::Overlay;
+use self::reader::OwnRuns;
 pub use self::repair_ops::NewJournal;
 use self::suspect_files::SuspectFiles;
 use self::tombstone_filter::TombstoneFilter;
@@ -82,6 +83,7 @@ pub struct FileStorage {
     /// Directories that are known to be durable in the one above.
     durable_dirs: Mutex<HashSet<PathBuf>>,
     suspects: Arc<SuspectFiles>,
+    own_runs: Arc<OwnRuns>,
     latch: Arc<Latch>,
     /// None for a reader.
     committer: Option<Arc<Committer>>,
@@ -128,6 +130,7 @@ impl FileStorage {
             directories: Arc::new(Directories::new(watched.clone(), root)),
             durable_dirs: Mutex::default(),
             suspects: Arc::default(),
+            own_runs: Arc::default(),
             committer: None,
             overlay: Mutex::default(),
             withheld: Mutex::default(),
@@ -280,10 +283,17 @@ impl FileStorage {
                 self.deleted_filter = TombstoneFilter::only(&deleted);
                 self.findings = self.finish_deletions(&deleted, &names)?;
             }
+            // Without an answer to whether a session was deleted, none can be used.
+            Err(error) if self.purpose == Purpose::Serve && !self.can_tell_deleted() => return Err(error),
             // Each session is asked about by itself then.
             Err(error) => self.findings.push(self.trouble(&self.layout.tombstones(), &error)),
         }
         Ok(())
+    }
+
+    /// Whether tombstones can be looked for although they cannot be listed.
+    fn can_tell_deleted(&self) -> bool {
+        optional(self.disk.stat(&self.layout.tombstones().join("any"))).is_ok()
     }
 
     /// A finding about something that could not be looked at or changed, and that keeps nothing else from being done.
@@ -528,8 +538,13 @@ impl Storage for FileStorage {
 impl Drop for FileStorage {
     /// The lock is released after this.
     fn drop(&mut self) {
+        let was_stopped = self.latch.is_stopped();
         if let Some(committer) = &self.committer {
             committer.close();
+        }
+        // One that has stopped may not even write this.
+        if let Some(lock) = self.lock.as_ref().filter(|_| !was_stopped) {
+            lock.mark_closed();
         }
     }
 }

@@ -44,7 +44,8 @@ impl Overlay {
 
     /// Adds lines that are withheld from their journals.
     pub(super) fn add_withheld(&mut self, disk: &dyn Disk, layout: &Layout, withheld: &Withheld) {
-        for (key, run) in withheld.iter() {
+        // Where they cannot be read, the log may have them.
+        for (key, run) in withheld.iter().filter(|(_, run)| !run.lines.is_empty()) {
             self.lay(disk, layout, &run.patch(key));
         }
     }

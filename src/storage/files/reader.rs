@@ -2,13 +2,20 @@
 //!
 //! A writer whose note says `durable` shows nothing that a power cut could take back. A reader in another process cannot
 //! know what that writer has synced, so it calls fdatasync itself on the journal before it shows what it read. That costs
-//! the writer nothing. Until a restart of the machine it makes no difference whether the writer is still alive.
+//! the writer nothing. Until a restart of the machine it makes no difference whether the writer is still alive. A durable
+//! writer does the same with journals that it has not opened: an earlier process may have left lines in them.
 
+use std::collections::HashMap;
+use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
 
 use super::overlay::Patches;
+use super::withheld::RunKey;
+use crate::model::{RunId, SessionId};
 use crate::storage::contract::{Durability, JournalBytes};
 use crate::storage::disk::{DiskFile, SharedDisk, read_full};
 use crate::storage::error::{Attempt, StorageError};
@@ -20,24 +27,61 @@ use crate::storage::lock;
 pub(super) struct JournalFile {
     file: Box<dyn DiskFile>,
     path: PathBuf,
-    /// Only for a reader: what it must sync before it shows anything.
+    /// What must be synced before anything is shown.
     guard: Option<SyncGuard>,
 }
 
 /// Syncs a journal that a durable writer of another process may not have synced yet.
 #[derive(Debug)]
 pub(super) struct SyncGuard {
-    disk: SharedDisk,
-    layout: Layout,
-    boot_id: String,
+    writer: LastWriter,
     /// Up to here it was synced by this reader, in whole lines: a writer may take back part of one.
     synced_to: AtomicU64,
 }
 
+/// Who may have written a journal without syncing it.
+#[derive(Debug)]
+enum LastWriter {
+    /// Another process, of which the lock's note tells.
+    Noted { disk: SharedDisk, layout: Layout, boot_id: String },
+    /// An earlier one, unless this process has opened the run: then it knows how far it may be shown.
+    Earlier { own_runs: Arc<OwnRuns>, run: RunKey },
+}
+
+/// The runs whose journals this process has opened to write.
+#[derive(Debug, Default)]
+pub(super) struct OwnRuns {
+    runs: Mutex<HashMap<RunKey, Weak<()>>>,
+}
+
+impl OwnRuns {
+    /// Notes a run for as long as what is returned lives.
+    pub(super) fn note(&self, run: RunKey) -> Arc<()> {
+        let mut runs = self.runs.lock();
+        if runs.len() == runs.capacity() {
+            runs.retain(|_, known| known.strong_count() > 0);
+        }
+        let own = Arc::new(());
+        runs.insert(run, Arc::downgrade(&own));
+        own
+    }
+
+    fn has(&self, run: &RunKey) -> bool {
+        self.runs.lock().get(run).is_some_and(|known| known.strong_count() > 0)
+    }
+}
+
 impl SyncGuard {
-    pub(super) fn new(disk: &SharedDisk, layout: &Layout, boot_id: &str) -> Self {
+    /// For a reader beside whatever process the lock's note names.
+    pub(super) fn beside(disk: &SharedDisk, layout: &Layout, boot_id: &str) -> Self {
         let (disk, layout, boot_id) = (disk.clone(), layout.clone(), boot_id.to_owned());
-        SyncGuard { disk, layout, boot_id, synced_to: AtomicU64::new(0) }
+        SyncGuard { writer: LastWriter::Noted { disk, layout, boot_id }, synced_to: AtomicU64::new(0) }
+    }
+
+    /// For a durable writer.
+    pub(super) fn of_writer(own_runs: &Arc<OwnRuns>, session: &SessionId, run: &RunId) -> Self {
+        let (own_runs, run) = (own_runs.clone(), (session.clone(), run.clone()));
+        SyncGuard { writer: LastWriter::Earlier { own_runs, run }, synced_to: AtomicU64::new(0) }
     }
 
     /// Makes what was read durable, if a durable writer may not have. The file may be longer by now, and is synced whole.
@@ -59,15 +103,23 @@ impl SyncGuard {
     /// Whether the last writer was a durable one of this boot: after a restart of the machine every page is what the medium
     /// holds. One that has stopped because an fsync failed leaves pages that a later fsync proves nothing of.
     fn is_needed(&self) -> Result<bool, StorageError> {
-        let last = match lock::read_note(&*self.disk, &self.layout) {
+        let (disk, layout, boot_id) = match &self.writer {
+            LastWriter::Noted { disk, layout, boot_id } => (disk, layout, boot_id),
+            LastWriter::Earlier { own_runs, run } => return Ok(!own_runs.has(run)),
+        };
+        let last = match lock::read_note(&**disk, layout) {
             // It is being written, or says nothing.
             Err(StorageError::Damaged { .. }) => return Ok(true),
+            // It may not be read by this user.
+            Err(StorageError::Io { source, .. }) if source.kind() == io::ErrorKind::PermissionDenied => {
+                return Ok(true);
+            }
             read => read?,
         };
         let Some(last) = last else { return Ok(false) };
-        let is_needed = last.durability == Durability::Durable && last.boot_id == self.boot_id;
+        let is_needed = last.durability == Durability::Durable && last.boot_id == *boot_id;
         match is_needed && last.is_stopped {
-            true => Err(StorageError::WriterStopped { path: self.layout.root().to_owned() }),
+            true => Err(StorageError::WriterStopped { path: layout.root().to_owned() }),
             false => Ok(is_needed),
         }
     }

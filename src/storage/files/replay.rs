@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::log_scan::{LogContents, LogScan, RunRecords, open_segment};
-use super::withheld::{self, Lines, Listed, Records, RunKey, Withheld, WithheldRun};
+use super::withheld::{Lines, Records, RunKey, Withheld, WithheldRun};
 use super::{FileStorage, Overlay, Purpose, Storage};
 use crate::entropy::uuid4;
 use crate::format::commit::first_seq;
@@ -85,6 +85,15 @@ impl Patch<'_> {
     fn end(&self) -> u64 {
         self.lines.iter().map(|(offset, lines)| offset + lines.len() as u64).max().unwrap_or(0)
     }
+}
+
+/// Kept lines and those that the log adds to them, and where all of them are.
+fn with_logged(mut lines: Lines, mut logged: Lines) -> (Lines, Records) {
+    let kept: BTreeSet<(u64, &[u8])> = lines.iter().map(|(offset, bytes)| (*offset, bytes.as_slice())).collect();
+    logged.retain(|(offset, bytes)| !kept.contains(&(*offset, bytes.as_slice())));
+    let records = if logged.is_empty() { Records::Kept } else { Records::Logged };
+    lines.extend(logged);
+    (lines, records)
 }
 
 impl FileStorage {
@@ -188,22 +197,26 @@ impl FileStorage {
             let file = self.layout.relative(&self.layout.segment(*index));
             findings.push(Finding::new("checksum_mismatch", file, message).at(*place));
         }
-        let listed = self.listed_records(findings)?;
+        let (listed, mut withheld) = self.listed_records()?;
+        let list = self.layout.relative(&self.layout.withheld_list());
+        findings.extend(withheld.list_error().map(|error| Finding::new("log_not_replayed", list, with_cause(error))));
         let keys: BTreeSet<&RunKey> = contents.runs.keys().chain(listed.keys()).collect();
-        let (mut withheld, mut put_back, mut is_needed) = (Withheld::default(), Vec::new(), None);
+        let (mut put_back, mut is_needed) = (Vec::new(), None);
         for key in keys {
             let logged = contents.runs.get(key).map(|records| self.logged_lines(key, records, contents));
-            let (mut lines, logged) = match listed.get(key) {
-                None => (Lines::new(), logged.unwrap_or_default()),
-                Some(Ok(lines)) => (lines.clone(), logged.unwrap_or_default()),
-                Some(Err(error)) => {
+            let (lines, records) = match (listed.get(key), logged) {
+                (None | Some(Ok(None)), Some(logged)) => (logged, Records::Logged),
+                (Some(Ok(Some(kept))), logged) => with_logged(kept.clone(), logged.unwrap_or_default()),
+                (Some(Err(error)), logged) => {
                     is_needed = is_needed.or(logged.map(|_| error.clone()));
                     self.withhold_unreadable(&mut withheld, key, error)?;
                     continue;
                 }
+                (_, None) => {
+                    self.withhold_unreadable(&mut withheld, key, &self.missing_records(key))?;
+                    continue;
+                }
             };
-            let records = if listed.contains_key(key) && logged.is_empty() { Records::Kept } else { Records::Logged };
-            lines.extend(logged);
             match self.replay_run(key, &lines, findings) {
                 Ok(Replayed::PutBack) => put_back.extend(listed.contains_key(key).then_some(key)),
                 // Its journal is in the trash, and the records stay in `_kept`.
@@ -223,17 +236,6 @@ impl FileStorage {
         findings.extend(withheld.iter().map(|(key, run)| self.withheld_finding(key, run)));
         self.note_withheld(&mut self.withheld.lock(), withheld);
         Ok(is_needed)
-    }
-
-    /// The withheld lines that are listed. A list that cannot be read lists nothing.
-    fn listed_records(&self, findings: &mut Vec<Finding>) -> Result<Listed, StorageError> {
-        match withheld::read_listed(&*self.disk, &self.layout) {
-            Err(error) if error.is_of_one_object() => {
-                findings.push(self.trouble(&self.layout.withheld_list(), &error));
-                Ok(Listed::default())
-            }
-            listed => listed,
-        }
     }
 
     /// Records that cannot be read may be the only copy of their lines. They stay, and so does their place in the list.
@@ -285,9 +287,11 @@ impl FileStorage {
                 replayed?;
             }
         }
-        let rest = withheld.without(&key);
-        self.write_withheld_list(&rest)?;
-        self.forget_records(&key);
+        let mut rest = withheld.without(&key);
+        self.write_withheld_list(&mut rest)?;
+        if own.records == Records::Kept {
+            self.forget_records(&key);
+        }
         self.note_withheld(&mut withheld, rest);
         Ok(())
     }

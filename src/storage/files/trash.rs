@@ -112,7 +112,10 @@ impl FileStorage {
         let left = left.chain(with_journals.iter().filter_map(|entry| SessionId::parse(&entry.name).ok()));
         for session in left.filter(|session| deleted.contains(session)).collect::<BTreeSet<_>>() {
             match self.finish_deletion(&session) {
-                Err(error) if error.is_of_one_object() => findings.push(self.leftover(&session, &error)),
+                // For want of room or descriptors too.
+                Err(error) if matches!(error, StorageError::Io { .. }) || error.is_of_one_object() => {
+                    findings.push(self.leftover(&session, &error));
+                }
                 finished => finished?,
             }
         }

@@ -4,16 +4,18 @@
 //! One journal that belongs to another user, or lies on a bad sector, must not keep the commit log from being retired, nor
 //! the store from being opened. What a crash leaves: the log as it is, until the records and the list of them are durable;
 //! then both, and the next opening withholds the same lines again. The list lies beside the log, so that records which are
-//! gone are missed. Lines that cannot be kept apart stay in the log, which then is not used any more.
+//! gone are missed. Lines that cannot be kept apart stay in the log, which then is not used any more. A list that cannot be
+//! read is never replaced, and every run that has records is refused until it can.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::FileStorage;
 use super::replay::Patch;
 use super::write::open_plain;
+use super::{FileStorage, Purpose};
+use crate::entropy::uuid4;
 use crate::format::{checksum_of, with_checksum};
 use crate::model::{RunId, SessionId};
 use crate::storage::disk::Disk;
@@ -30,13 +32,17 @@ pub(super) type RunKey = (SessionId, RunId);
 /// Lines of one journal, each with its offset.
 pub(super) type Lines = Vec<(u64, Vec<u8>)>;
 
-/// Withheld lines as they are listed, or what is wrong with their file of records.
-pub(super) type Listed = BTreeMap<RunKey, Result<Lines, StorageError>>;
+/// Withheld lines as they are listed; nothing if their file of records is gone, and what is wrong with it otherwise.
+pub(super) type Listed = BTreeMap<RunKey, Result<Option<Lines>, StorageError>>;
 
 /// The withheld lines of a store.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Withheld {
     runs: BTreeMap<RunKey, Arc<WithheldRun>>,
+    /// What the list names, if it is known and stands there.
+    listed: Option<BTreeSet<RunKey>>,
+    /// Why the list cannot be read, and is left as it is.
+    list_error: Option<StorageError>,
 }
 
 /// The withheld lines of one run, and what prevented writing them.
@@ -58,6 +64,13 @@ pub(super) enum Records {
     Unreadable,
 }
 
+/// A line of the list.
+#[derive(Debug, Serialize, Deserialize)]
+struct Listing {
+    session_id: String,
+    run_id: String,
+}
+
 /// The first line of a file of records. The lines of the journal follow, one record after the other.
 #[derive(Debug, Serialize, Deserialize)]
 struct Head {
@@ -71,6 +84,20 @@ struct Head {
 }
 
 impl Withheld {
+    /// None yet, under a list that names these.
+    fn under(listed: &Listed) -> Self {
+        Withheld { listed: Some(listed.keys().cloned().collect()), ..Withheld::default() }
+    }
+
+    /// None yet, under a list that cannot be read.
+    fn unlisted(error: StorageError) -> Self {
+        Withheld { list_error: Some(error), ..Withheld::default() }
+    }
+
+    pub(super) fn list_error(&self) -> Option<&StorageError> {
+        self.list_error.as_ref()
+    }
+
     pub(super) fn get(&self, key: &RunKey) -> Option<&Arc<WithheldRun>> {
         self.runs.get(key)
     }
@@ -102,6 +129,10 @@ impl FileStorage {
     /// some could not be moved.
     pub(super) fn keep_withheld(&self, withheld: &mut Withheld) -> Result<Option<StorageError>, StorageError> {
         let mut refusal = None;
+        if let Some(error) = &withheld.list_error {
+            let has_logged = withheld.runs.values().any(|run| run.records == Records::Logged);
+            return Ok(has_logged.then(|| error.clone()));
+        }
         for (key, run) in withheld.runs.iter_mut().filter(|(_, run)| run.records == Records::Logged) {
             match self.keep_records(key, &run.lines) {
                 Ok(()) => Arc::make_mut(run).records = Records::Kept,
@@ -119,18 +150,18 @@ impl FileStorage {
         self.replace(&self.layout.kept_records(&key.0, &key.1), &encode(key, lines)).map(drop)
     }
 
-    /// Notes which runs have files of records. A list that cannot be read is not replaced: it may name some.
-    pub(super) fn write_withheld_list(&self, withheld: &Withheld) -> Result<(), StorageError> {
-        let path = self.layout.withheld_list();
+    /// Notes which runs have files of records, if the list says something else. One that cannot be read is not replaced: what
+    /// it names is not known.
+    pub(super) fn write_withheld_list(&self, withheld: &mut Withheld) -> Result<(), StorageError> {
         let kept = withheld.iter().filter(|(_, run)| run.records != Records::Logged);
-        let list: String = kept.map(|((session, run), _)| format!("{session} {run}\n")).collect();
-        match read_bytes(&*self.disk, &path) {
-            Ok(old) if old.as_deref().unwrap_or_default() == list.as_bytes() => return Ok(()),
-            Err(error) if list.is_empty() && error.is_of_one_object() => return Ok(()),
-            old => old.map(drop)?,
+        let kept: BTreeSet<RunKey> = kept.map(|(key, _)| key.clone()).collect();
+        if withheld.list_error.is_some() || withheld.listed.as_ref() == Some(&kept) {
+            return Ok(());
         }
         self.ensure_dirs(&self.layout.commit_log())?;
-        self.replace(&path, list.as_bytes()).map(drop)
+        self.replace(&self.layout.withheld_list(), &encode_list(&kept))?;
+        withheld.listed = Some(kept);
+        Ok(())
     }
 
     /// Removes the records of a run that are in its journal by now. Records that stay do no harm: no list names them.
@@ -138,19 +169,81 @@ impl FileStorage {
         let _ = self.disk.remove_file(&self.layout.kept_records(session, run));
     }
 
-    /// The withheld lines as a reader finds them. A list that cannot be read is the writer's to report.
-    pub(super) fn read_withheld(&self) -> Result<Withheld, StorageError> {
-        let mut withheld = Withheld::default();
-        let listed = match read_listed(&*self.disk, &self.layout) {
-            Err(error) if error.is_of_one_object() => Listed::default(),
-            listed => listed?,
+    /// The lines that are listed, and what is known of the list. One that cannot be read may name any run that has records. A
+    /// repair makes a damaged one again: it believes every file of records that is whole.
+    pub(super) fn listed_records(&self) -> Result<(Listed, Withheld), StorageError> {
+        match self.read_listed() {
+            Err(StorageError::Damaged { .. }) if self.purpose == Purpose::Repair && self.lock.is_some() => {
+                self.keep_damaged_list()?;
+                let found = self.found_records().into_iter().map(|key| (key.clone(), self.read_records(&key)));
+                Ok((found.filter(|(_, lines)| lines.is_ok()).collect(), Withheld::default()))
+            }
+            Err(error) if error.is_of_one_object() => {
+                let found = self.found_records().into_iter().map(|key| (key, Err(error.clone()))).collect();
+                Ok((found, Withheld::unlisted(error)))
+            }
+            listed => {
+                let listed = listed?;
+                let withheld = Withheld::under(&listed);
+                Ok((listed, withheld))
+            }
+        }
+    }
+
+    fn read_listed(&self) -> Result<Listed, StorageError> {
+        let path = self.layout.withheld_list();
+        let Some(list) = read_bytes(&*self.disk, &path)? else { return Ok(Listed::new()) };
+        let keys = decode_list(&list).ok_or_else(|| {
+            let reason = "a line of it is not as it was written; `repair --apply` makes it again".to_owned();
+            StorageError::Damaged { path, reason }
+        })?;
+        Ok(keys.into_iter().map(|key| (key.clone(), self.read_records(&key))).collect())
+    }
+
+    /// Moves a damaged list away, so that the next opening finds the log as it is, and no list.
+    fn keep_damaged_list(&self) -> Result<(), StorageError> {
+        let folder = self.layout.kept().join("_commit_log");
+        self.ensure_dirs(&folder)?;
+        let kept = folder.join(format!("{}-withheld", uuid4(&*self.entropy)));
+        self.replace(&kept, &read_bytes(&*self.disk, &self.layout.withheld_list())?.unwrap_or_default()).map(drop)
+    }
+
+    fn read_records(&self, (session, run): &RunKey) -> Result<Option<Lines>, StorageError> {
+        let path = self.layout.kept_records(session, run);
+        let Some(bytes) = read_bytes(&*self.disk, &path)? else { return Ok(None) };
+        let unusable = |reason| StorageError::io("use", &path, std::io::Error::other(reason));
+        decode(&bytes, session, run).map(Some).map_err(unusable)
+    }
+
+    /// The runs that have a file of records, listed or not.
+    fn found_records(&self) -> Vec<RunKey> {
+        let names = |path: &std::path::Path| self.disk.read_dir(path).unwrap_or_default();
+        let sessions = names(&self.layout.kept()).into_iter().filter_map(|entry| SessionId::parse(&entry.name).ok());
+        let of_session = |session: SessionId| {
+            let runs = names(&self.layout.kept_of(&session)).into_iter();
+            runs.filter_map(move |entry| Some((session.clone(), Layout::run_of_kept_records(&entry.name)?)))
         };
+        sessions.flat_map(of_session).collect()
+    }
+
+    /// Why records that are gone cannot be read.
+    pub(super) fn missing_records(&self, (session, run): &RunKey) -> StorageError {
+        let cause =
+            "it is gone: put it back, or give its events up by removing the run's line from _commit_log/withheld";
+        StorageError::io("read", &self.layout.kept_records(session, run), std::io::Error::other(cause))
+    }
+
+    /// The withheld lines as a reader finds them.
+    pub(super) fn read_withheld(&self) -> Result<Withheld, StorageError> {
+        let (listed, mut withheld) = self.listed_records()?;
         for (key, lines) in listed {
             let path = self.layout.journal(&key.0, &key.1);
             let cause = StorageError::io("write", &path, std::io::ErrorKind::PermissionDenied.into());
+            let unreadable = |cause| WithheldRun { lines: Lines::new(), cause, records: Records::Unreadable };
             let run = match lines {
-                Ok(lines) => WithheldRun { lines, cause, records: Records::Kept },
-                Err(cause) => WithheldRun { lines: Lines::new(), cause, records: Records::Unreadable },
+                Ok(Some(lines)) => WithheldRun { lines, cause, records: Records::Kept },
+                Ok(None) => unreadable(self.missing_records(&key)),
+                Err(cause) => unreadable(cause),
             };
             withheld.insert(key, run);
         }
@@ -186,25 +279,6 @@ impl FileStorage {
     }
 }
 
-/// Reads the withheld lines that a directory lists, each with what is wrong with its file of records, if anything is.
-pub(super) fn read_listed(disk: &dyn Disk, layout: &Layout) -> Result<Listed, StorageError> {
-    let mut found = Listed::new();
-    let Some(list) = read_bytes(disk, &layout.withheld_list())? else { return Ok(found) };
-    for line in String::from_utf8_lossy(&list).lines() {
-        let Some((session, run)) = line.split_once(' ') else { continue };
-        let (Ok(session), Ok(run)) = (SessionId::parse(session), RunId::parse(run)) else { continue };
-        let path = layout.kept_records(&session, &run);
-        let lines = match read_bytes(disk, &path) {
-            Ok(None) => Err(StorageError::Damaged { path, reason: "it is gone: put it back".to_owned() }),
-            Ok(Some(bytes)) => decode(&bytes, &session, &run)
-                .map_err(|reason| StorageError::Damaged { path, reason: reason.to_owned() }),
-            Err(error) => Err(error),
-        };
-        found.insert((session, run), lines);
-    }
-    Ok(found)
-}
-
 /// The reason why lines cannot be kept apart, if that is not the end of everything.
 fn or_fatal(error: StorageError) -> Result<StorageError, StorageError> {
     if error.is_of_one_object() || error.is_no_space() { Ok(error) } else { Err(error) }
@@ -218,6 +292,27 @@ fn read_bytes(disk: &dyn Disk, path: &std::path::Path) -> Result<Option<Vec<u8>>
         }
         Some((file, stat)) => file.into_bytes(stat.len as usize).attempt("read", path).map(Some),
     }
+}
+
+fn encode_list(keys: &BTreeSet<RunKey>) -> Vec<u8> {
+    let line = |(session, run): &RunKey| {
+        let listing = Listing { session_id: session.to_string(), run_id: run.to_string() };
+        let mut line = with_checksum(serde_json::to_vec(&listing).expect("ids become JSON"));
+        line.push(b'\n');
+        line
+    };
+    keys.iter().flat_map(line).collect()
+}
+
+/// The runs that a list names; nothing if a line of it is damaged. A line that was removed is missed by no one.
+fn decode_list(bytes: &[u8]) -> Option<Vec<RunKey>> {
+    let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    lines
+        .map(|line| {
+            let listing: Listing = serde_json::from_slice(line).ok().filter(|_| checksum_of(line) == Some(true))?;
+            Some((SessionId::parse(&listing.session_id).ok()?, RunId::parse(&listing.run_id).ok()?))
+        })
+        .collect()
 }
 
 fn encode((session, run): &RunKey, lines: &Lines) -> Vec<u8> {
@@ -260,6 +355,25 @@ fn decode(bytes: &[u8], session: &SessionId, run: &RunId) -> Result<Lines, &'sta
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_list_is_read_as_it_was_written_and_no_flipped_bit_is_believed() {
+        let key = |session, run| (SessionId::parse(session).unwrap(), RunId::parse(run).unwrap());
+        let keys = BTreeSet::from([key("s", "r.1"), key("s", "r.2"), key("t", "r")]);
+        let bytes = encode_list(&keys);
+        let known: Vec<RunKey> = keys.iter().cloned().collect();
+        assert_eq!(decode_list(&bytes), Some(known.clone()));
+        assert_eq!(decode_list(b""), Some(Vec::new()));
+        for bit in 0..bytes.len() * 8 {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            // The last line feed says nothing.
+            assert!(
+                decode_list(&flipped).is_none_or(|found| found == known && bit / 8 + 1 == bytes.len()),
+                "bit {bit}"
+            );
+        }
+    }
 
     #[test]
     fn records_are_read_as_they_were_written_and_no_flipped_bit_is_believed() {

@@ -86,21 +86,16 @@ fn fill(file: &dyn DiskFile, path: &Path, bytes: &[u8], stamp: Option<Stamp>) ->
 }
 
 impl Stamp {
-    /// Sets the time, as much later than the predecessor's as it takes for the file system to tell both apart.
+    /// Sets the time, once as a rule, as much later than the predecessor's as it takes for the file system to tell both apart.
     fn apply(self, file: &dyn DiskFile, path: &Path) -> Result<FileStat, StorageError> {
         let set = |nanos| file.set_modified(nanos).and_then(|()| file.stat()).attempt("set the time of", path);
         let Some(after) = self.after else { return set(self.now_nanos) };
-        let mut stat = set(self.now_nanos.max(after + STAMP_STEPS_NANOS[0]))?;
-        for step in &STAMP_STEPS_NANOS[1..] {
-            if stat.modified_nanos > after {
-                break;
-            }
-            stat = set(after + step)?;
-        }
-        if stat.modified_nanos <= after {
+        let mut later = STAMP_STEPS_NANOS.iter().map(|step| set(self.now_nanos.max(after + step)));
+        let stat = match later.find(|set| set.as_ref().map_or(true, |stat| stat.modified_nanos > after)) {
+            Some(stat) => stat?,
             // The predecessor, which another program wrote, has the last time that the file system knows.
-            stat = set(self.now_nanos)?;
-        }
+            None => set(self.now_nanos)?,
+        };
         match stat.modified_nanos != after {
             true => Ok(stat),
             false => Err(StorageError::io("set the time of", path, io::Error::other("the file system keeps no time"))),
