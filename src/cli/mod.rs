@@ -30,8 +30,6 @@ use lastword::run::Reaped;
 use lastword::storage::OnFinding;
 use lastword::{CommitOptions, Durability, Finding, Options, RunId, SessionId, Store};
 
-use tokio::runtime::Runtime;
-
 use self::failure::Failure;
 use self::remote::Server;
 
@@ -173,23 +171,6 @@ impl Context {
 fn greet(store: &Store) {
     tell_findings(store);
     end_leftovers(store);
-}
-
-/// The exit code of a command whose threads could not be started: the machine failed, not the caller.
-const NOT_STARTED: i32 = 4;
-
-/// Starts the threads that tasks run on. Without one of them tokio panics, and then waits for those that it has started, for
-/// ever: the process ends instead.
-fn start_tasks(builder: &mut tokio::runtime::Builder) -> Result<Runtime, Failure> {
-    let usual = std::panic::take_hook();
-    std::panic::set_hook(Box::new(|panic| {
-        let why = panic.payload().downcast_ref::<String>().map_or("no thread could be started", String::as_str);
-        output::aside(&format!("could not start the threads for tasks: {why}; allow this user more threads"));
-        std::process::exit(NOT_STARTED);
-    }));
-    let started = builder.build();
-    std::panic::set_hook(usual);
-    started.map_err(|cause| Failure::Storage(format!("could not start the threads for tasks: {cause}")))
 }
 
 fn end_leftovers(store: &Store) {

@@ -13,7 +13,7 @@ use super::failure::{Failure, with_causes};
 use super::screen::Screen;
 use super::signals::{Signals, Wish};
 use super::turn::user_turn;
-use super::{Context, config, output, session_to_find, start_tasks};
+use super::{Context, config, output, session_to_find};
 
 /// How long tasks may take to let go of what they hold, producers among it, when nobody waits for them any more. Only
 /// printing to somebody who does not read takes as long.
@@ -70,7 +70,8 @@ pub(super) fn run(context: &Context, args: Args) -> Result<(), Failure> {
     let turn = user_turn(&args.message, args.run.as_deref())?;
     let config = args.config(context)?;
     let store = context.writer()?;
-    let runtime = start_tasks(tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all())?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime = runtime.map_err(|cause| Failure::Storage(format!("could not start the tasks of a run: {cause}")))?;
     let done = runtime.block_on(answer(context, store, config, session, turn, args.runner.as_deref()));
     runtime.shutdown_timeout(PARTING);
     done

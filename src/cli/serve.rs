@@ -14,7 +14,7 @@ use tracing_subscriber::EnvFilter;
 
 use super::failure::{Failure, with_causes};
 use super::signals::Signals;
-use super::{Context, config, greet, output, start_tasks};
+use super::{Context, config, greet, output};
 
 /// How long tasks may take to let go when nobody waits for them any more.
 const PARTING: Duration = Duration::from_secs(1);
@@ -143,7 +143,8 @@ pub(super) fn run(context: &Context, args: Args) -> Result<(), Failure> {
     let store_options = Options { durability, on_finding: Some(on_finding), ..context.options() };
     let store = lastword::Store::open(&context.data, store_options.with_shares(shares))?;
     greet(&store);
-    let runtime = start_tasks(tokio::runtime::Builder::new_multi_thread().enable_all())?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|cause| Failure::Storage(format!("could not start the server's tasks: {cause}")))?;
     let served = runtime.block_on(async {
         let supervisor = Supervisor::new(store.clone(), configured.runners, configured.options)?;
         let server = Server::bind(store, supervisor.clone(), options).await?;

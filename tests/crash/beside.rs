@@ -7,7 +7,8 @@ use lastword::doctor::{self, DoctorOptions};
 use lastword::storage::Disk;
 use lastword::storage::sim::{Crash, SimDisk};
 use lastword::{
-    CommitOptions, Durability, Event, NewSession, Options, ReadOptions, SaveOptions, StorageError, Store, UserTurn,
+    After, CommitOptions, Durability, Event, NewSession, Options, ReadOptions, SaveOptions, StorageError, Store,
+    UserTurn,
 };
 
 use crate::ledger::{run_id, session_id};
@@ -111,6 +112,31 @@ fn a_reader_shows_nothing_of_a_durable_writer_that_stopped() {
     assert!(is_refused(), "and when it is gone");
     drop(Store::open_on(Arc::new(disk.clone()), DATA, options).unwrap());
     assert!(read().unwrap() >= 1, "until another writer has recovered");
+}
+
+/// What an earlier process wrote and nobody synced is made durable by a durable writer before it shows it.
+#[test]
+fn a_durable_writer_makes_durable_what_an_earlier_one_left() {
+    let disk = SimDisk::new();
+    let commit = CommitOptions { background: None, ..USUAL.log };
+    let options = |disk: &SimDisk| Options { durability: Durability::Durable, commit, ..options_of(disk) };
+    let store = Store::open_on(Arc::new(disk.clone()), DATA, options(&disk)).unwrap();
+    store.create(NewSession::titled("x").with_id(id())).unwrap();
+    let run = store.begin_run(&id(), UserTurn::text("x").with_run(run_id("r"))).unwrap();
+    let _ticket = run.append_all(&[Event::token("one ")], Durability::Durable).unwrap();
+    disk.kill();
+    let store = Store::open_on(Arc::new(disk.clone()), DATA, options(&disk)).unwrap();
+    let mut follow = store.follow(&id(), &run_id("r"), After::Start).unwrap();
+    assert_eq!(follow.poll().unwrap().unwrap().name, "token");
+    let kept = disk.copy();
+    kept.power_cut(Crash::LoseAll);
+    assert!(!kept.files()[&layout().journal(&id(), &run_id("r"))].is_empty(), "it was shown, and is gone");
+    // A run that it has opened itself costs its followers no fsync.
+    let run = store.resume_run(&id(), &run_id("r")).unwrap();
+    run.append(Event::token("two ")).unwrap();
+    let before = disk.operations();
+    assert_eq!(follow.poll().unwrap().unwrap().name, "token");
+    assert_eq!(disk.operations(), before);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use lastword::{After, Durability, Event, List, NewSession, Options, Outcome, Rea
 
 use crate::ledger::run_id;
 use crate::logged::{layout, options_of};
-use crate::machine::{DATA, created, id, open, prepared};
+use crate::machine::{DATA, NOW, created, id, open, open_at, prepared};
 
 /// How many operations the end of the run takes up to the first of those that save its answer.
 fn operations_until_saved(disk: &SimDisk) -> u64 {
@@ -143,6 +143,68 @@ fn an_end_in_a_journal_that_failed_is_hidden_until_it_is_saved() {
         let events = open(&disk).unwrap().read_events(&id(), &run_id("r"), ReadOptions::default()).unwrap().events;
         assert_eq!(events.len(), 2, "what was shown is durable");
     }
+}
+
+/// The process dies on the full disk after its answer found no room. The next one serves what there is, hides the end, and
+/// saves and shows both when there is room.
+#[test]
+fn an_end_that_is_not_saved_is_hidden_after_a_restart_too() {
+    let (disk, _) = prepared(created);
+    let store = open(&disk).unwrap();
+    let run = store.begin_run(&id(), UserTurn::text("x").with_run(run_id("r"))).unwrap();
+    run.append_durable(Event::token("word")).unwrap().wait().unwrap();
+    disk.stop_before(disk.operations() + operations_until_saved(&disk));
+    run.finish(Outcome::Completed).unwrap_err();
+    drop((run, store));
+    disk.kill();
+    let store = open(&disk).unwrap();
+    disk.fill(disk.operations() + 1);
+    let session = store.get_session(&id()).unwrap();
+    assert!(session.pending_turn().is_some(), "served as it is");
+    let mut follow = store.follow(&id(), &run_id("r"), After::Start).unwrap();
+    assert_eq!(follow.poll().unwrap().unwrap().name, "token");
+    assert!(follow.poll().unwrap().is_none(), "the end of an answer that is not saved");
+    assert!(!follow.is_over().unwrap_or(false));
+    disk.make_room();
+    let session = store.get_session(&id()).unwrap();
+    assert_eq!((session.len(List::Messages), session.pending_turn()), (2, None));
+    assert_eq!(follow.poll().unwrap().unwrap().name, "done");
+}
+
+/// A dead run is ended for those who follow it. On a full disk its session cannot be saved, and they wait.
+#[test]
+fn the_end_of_a_dead_run_is_hidden_while_it_cannot_be_saved() {
+    let (disk, _) = prepared(created);
+    let store = open(&disk).unwrap();
+    let run = store.begin_run(&id(), UserTurn::text("x").with_run(run_id("r"))).unwrap();
+    run.append_durable(Event::token("word")).unwrap().wait().unwrap();
+    drop((run, store));
+    disk.kill();
+    let store = open_at(&disk, NOW + 1_000).unwrap();
+    let mut follow = store.follow(&id(), &run_id("r"), After::Start).unwrap();
+    follow.poll().unwrap().unwrap();
+    // The line that ends it finds room in its page, the document does not.
+    disk.fail(disk.operations() + operations_until_closed(&disk), Fault::Enospc);
+    let _ = follow.is_over();
+    assert!(follow.poll().unwrap().is_none(), "{}", disk.log().join("\n"));
+    let is_pending = |store: &Store| store.metadata(&id()).unwrap().active_run().is_some();
+    assert!(is_pending(&store));
+    drop(store.get_session(&id()).unwrap());
+    assert!(!is_pending(&store));
+    assert_eq!(follow.poll().unwrap().unwrap().name, "apperror");
+}
+
+/// How many operations closing a dead run takes up to the first of those that save its session.
+fn operations_until_closed(disk: &SimDisk) -> u64 {
+    let probe = disk.copy();
+    let store = open_at(&probe, NOW + 1_000).unwrap();
+    let mut follow = store.follow(&id(), &run_id("r"), After::Start).unwrap();
+    while follow.poll().unwrap().is_some() {}
+    let before = probe.operations();
+    follow.is_over().unwrap();
+    let log = probe.log();
+    let line = log.iter().rfind(|line| line.contains("create /data/_tmp")).unwrap();
+    line.split(' ').next().unwrap().parse::<u64>().unwrap() - before
 }
 
 /// After a restart, a run under a lease whose journal holds its end is folded by the next read, not when the lease lapses.

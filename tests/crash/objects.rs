@@ -192,6 +192,35 @@ fn a_trash_on_another_file_system_deletes_all_the_same_and_says_what_is_left() {
     assert!(open(&disk).unwrap().get_session(&id()).is_err());
 }
 
+/// A deletion is not finished, and the disk is full: the store opens all the same.
+#[test]
+fn an_unfinished_deletion_on_a_full_disk_does_not_prevent_opening() {
+    let disk = half_deleted();
+    for entry in disk.read_dir(&layout().trash()).unwrap() {
+        disk.remove_dir(&layout().trash().join(&entry.name)).unwrap();
+    }
+    disk.fill(disk.operations() + 1);
+    let store = open(&disk).unwrap_or_else(|error| panic!("{error:?}\n{}", disk.log().join("\n")));
+    assert!(store.findings().iter().any(|finding| finding.code == "deleted_leftover"));
+    store.get_session(&session_id("b")).unwrap();
+    drop(store);
+    disk.make_room();
+    assert_eq!(codes(&open(&disk).unwrap()), []);
+}
+
+/// Without the tombstones nobody can tell which sessions are deleted.
+#[test]
+fn a_store_whose_tombstones_cannot_be_reached_does_not_open() {
+    let disk = half_deleted();
+    disk.set_owner(layout().tombstones(), OTHER_USER).unwrap();
+    disk.set_mode(layout().tombstones(), 0o000).unwrap();
+    let refused = open(&disk).unwrap_err();
+    assert!(refused.to_string().contains("_tombstones"), "{refused}");
+    disk.set_owner(layout().tombstones(), SimDisk::USER).unwrap();
+    disk.set_mode(layout().tombstones(), 0o700).unwrap();
+    open(&disk).unwrap();
+}
+
 #[test]
 fn a_list_of_the_reference_program_is_kept_although_the_kept_files_lie_elsewhere() {
     let (disk, _) = prepared(created);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use lastword::clock::{ManualClock, Timestamp};
 use lastword::doctor::{self, DoctorOptions};
-use lastword::storage::sim::{Crash, SimDisk};
+use lastword::storage::sim::{Crash, Fault, SimDisk};
 use lastword::storage::{Access, Disk};
 use lastword::{After, Event, NewSession, Options, ReadOptions, SaveOptions, Store};
 
@@ -97,6 +97,125 @@ fn records_that_cannot_be_read_are_missed_and_refuse_their_run_alone() {
         assert_eq!((codes(&store), texts(&store, "a")), (vec![], ALL.map(str::to_owned).to_vec()), "{name}");
         assert!(!disk.files().contains_key(&records()), "{name}");
     }
+}
+
+/// A list that cannot be read may name any run that has records. It is never replaced, those runs are refused, and nobody is
+/// told that all is well.
+#[test]
+fn a_list_that_cannot_be_read_is_left_as_it_is_and_refuses_its_runs() {
+    struct Trouble {
+        name: &'static str,
+        make: fn(&SimDisk),
+        mend: fn(&SimDisk),
+    }
+    let troubles = [
+        Trouble {
+            name: "a bad sector",
+            make: |disk| disk.break_reads(layout().withheld_list()).unwrap(),
+            mend: |disk| disk.mend_reads(layout().withheld_list()).unwrap(),
+        },
+        Trouble {
+            name: "another user's",
+            make: |disk| {
+                disk.set_owner(layout().withheld_list(), OTHER_USER).unwrap();
+                disk.set_mode(layout().withheld_list(), 0o600).unwrap();
+            },
+            mend: |disk| disk.set_owner(layout().withheld_list(), SimDisk::USER).unwrap(),
+        },
+        Trouble {
+            name: "a flipped bit",
+            make: |disk| disk.rot(layout().withheld_list(), 20, 3).unwrap(),
+            mend: |disk| disk.rot(layout().withheld_list(), 20, 3).unwrap(),
+        },
+    ];
+    for Trouble { name, make, mend } in troubles {
+        let disk = withheld();
+        make(&disk);
+        let list = disk.files()[&layout().withheld_list()].clone();
+        for life in ["first", "second"] {
+            let store = open(&disk).unwrap();
+            let list_finding = ("log_not_replayed", layout().relative(&layout().withheld_list()));
+            assert!(codes(&store).contains(&list_finding), "{name}, {life}: {:?}", codes(&store));
+            let refused = store.resume_run(&session_id("a"), &run_id("r")).unwrap_err();
+            assert_eq!(refused.code(), "withheld", "{name}, {life}");
+            assert_eq!(texts(&store, "b"), ALL, "{name}, {life}");
+            drop(store);
+            disk.kill();
+        }
+        let report = doctor::check_on(Arc::new(disk.clone()), Path::new(DATA), &DoctorOptions::default()).unwrap();
+        let of_list = layout().relative(&layout().withheld_list());
+        assert!(report.findings.iter().any(|finding| finding.file == of_list), "{name}: {:#?}", report.findings);
+        assert_eq!(disk.files()[&layout().withheld_list()], list, "{name}: it is left as it is");
+        mend(&disk);
+        let store = open(&disk).unwrap();
+        assert_eq!((codes(&store), texts(&store, "a")), (vec![], ALL.map(str::to_owned).to_vec()), "{name}");
+    }
+}
+
+/// A repair makes a damaged list again from the records that are whole, and keeps the old one.
+#[test]
+fn a_repair_makes_a_damaged_list_again() {
+    let disk = withheld();
+    disk.rot(layout().withheld_list(), 20, 3).unwrap();
+    let damaged = disk.files()[&layout().withheld_list()].clone();
+    let repaired = doctor::repair_on(Arc::new(disk.clone()), Path::new(DATA), &DoctorOptions::default()).unwrap();
+    assert!(!repaired.has_failed(), "{:#?}", repaired.actions);
+    let kept = layout().kept().join("_commit_log");
+    assert!(disk.files().iter().any(|(path, bytes)| path.starts_with(&kept) && *bytes == damaged));
+    disk.reboot();
+    let store = open(&disk).unwrap();
+    assert_eq!((codes(&store), texts(&store, "a")), (vec![], ALL.map(str::to_owned).to_vec()));
+}
+
+/// One operation on the list or the records fails, once, wherever that is: no event is lost, and no run is refused for good.
+#[test]
+fn a_failure_for_a_moment_while_lines_are_put_back_costs_nothing() {
+    let whole = withheld();
+    let before = whole.operations();
+    drop(open(&whole).unwrap());
+    for operation in 1..=whole.operations() - before {
+        for fault in [Fault::Eio, Fault::Enospc] {
+            let disk = withheld();
+            disk.fail(disk.operations() + operation, fault);
+            drop(open(&disk));
+            disk.power_cut(Crash::LoseAll);
+            let store = open(&disk).unwrap();
+            let found = (codes(&store), texts(&store, "a"));
+            assert_eq!(found, (vec![], ALL.map(str::to_owned).to_vec()), "operation {operation}, {fault:?}");
+        }
+    }
+    // Reading the list or the records fails, once: looks are no operations.
+    for path in [layout().withheld_list(), records()] {
+        let disk = withheld();
+        disk.break_reads(&path).unwrap();
+        drop(open(&disk).unwrap());
+        disk.mend_reads(&path).unwrap();
+        let store = open(&disk).unwrap();
+        assert_eq!((codes(&store), texts(&store, "a")), (vec![], ALL.map(str::to_owned).to_vec()));
+    }
+}
+
+/// While the log is frozen for one run, the records of another neither grow nor are missed when they are gone: the log has
+/// the same lines.
+#[test]
+fn a_frozen_log_and_records_of_the_same_lines_are_one() {
+    let disk = with_nowhere_to_keep();
+    let (other, kept) =
+        (layout().journal(&session_id("b"), &run_id("r")), layout().kept_records(&session_id("b"), &run_id("r")));
+    disk.set_mode(&other, 0o400).unwrap();
+    drop(open(&disk).unwrap());
+    let first = disk.files()[&kept].clone();
+    for _ in 0..3 {
+        disk.kill();
+        drop(open(&disk).unwrap());
+        assert_eq!(disk.files()[&kept].len(), first.len(), "they grow with every opening");
+    }
+    disk.remove_file(&kept).unwrap();
+    assert_eq!(texts(&USUAL.open_to_read(&disk).unwrap(), "b"), ALL, "readers see the log's");
+    let store = open(&disk).unwrap();
+    assert_eq!(texts(&store, "b"), ALL);
+    disk.set_mode(&other, 0o600).unwrap();
+    store.resume_run(&session_id("b"), &run_id("r")).unwrap();
 }
 
 /// The doctor names records that cannot be read, repairs the rest, and leaves their run alone.

@@ -1,5 +1,7 @@
 //! The workloads that are interrupted everywhere.
 
+use std::path::PathBuf;
+
 use lastword::storage::sim::{Crash, SimDisk};
 use lastword::storage::{Access, Disk};
 use lastword::{Event, NewSession, ReadOptions, RunId, Store, StoreError, UserTurn};
@@ -113,6 +115,50 @@ fn a_deleted_session_is_in_the_trash_after_a_power_cut() {
     let trash = disk.read_dir(std::path::Path::new("/data/_trash")).unwrap();
     let folder = std::path::Path::new("/data/_trash").join(&trash[0].name);
     assert_eq!(disk.read_dir(&folder).unwrap().len(), 2, "sidecar and journals");
+}
+
+/// Acknowledged events that only the log holds are in the journal before it moves to the trash: no replay puts them there.
+#[test]
+fn acknowledged_events_of_a_deleted_session_are_in_the_trash_after_a_power_cut() {
+    let (disk, _) = prepared(created);
+    let store = open(&disk).unwrap();
+    let run = store.begin_run(&id(), UserTurn::text("x")).unwrap();
+    run.append_durable(Event::token("acknowledged")).unwrap().wait().unwrap();
+    store.delete(&id()).unwrap();
+    drop((run, store));
+    disk.power_cut(Crash::LoseAll);
+    let is_there = |(path, bytes): (&PathBuf, &Vec<u8>)| {
+        path.starts_with("/data/_trash") && String::from_utf8_lossy(bytes).contains("acknowledged")
+    };
+    assert!(disk.files().iter().any(is_there));
+}
+
+/// Appenders at work while their session is deleted: what they were acknowledged is in the trash after a power cut.
+#[test]
+fn what_is_acknowledged_while_a_session_is_deleted_is_in_the_trash() {
+    for round in 0..40 {
+        let (disk, _) = prepared(created);
+        let store = open(&disk).unwrap();
+        let run = store.begin_run(&id(), UserTurn::text("x")).unwrap();
+        let acknowledged = std::thread::scope(|scope| {
+            let appender = scope.spawn(|| {
+                let append = |number: &u64| {
+                    let appended = run.append_durable(Event::token(&format!("word {number}.")));
+                    appended.is_ok_and(|appended| appended.wait().is_ok())
+                };
+                (0..).take_while(append).count() as u64
+            });
+            (0..round).for_each(|_| std::thread::yield_now());
+            store.delete(&id()).unwrap();
+            appender.join().unwrap()
+        });
+        disk.power_cut(Crash::LoseAll);
+        let trash = disk.files().into_iter().filter(|(path, _)| path.starts_with("/data/_trash"));
+        let text: String = trash.map(|(_, bytes)| String::from_utf8_lossy(&bytes).into_owned()).collect();
+        for number in 0..acknowledged {
+            assert!(text.contains(&format!("\"word {number}.\"")), "word {number} of {acknowledged} is lost");
+        }
+    }
 }
 
 #[test]

@@ -247,7 +247,19 @@ fn a_server_whose_lock_file_was_removed_stops_before_it_writes_beside_another() 
 /// server has stopped, so that neither writes over what the other was acknowledged.
 #[test]
 fn a_writer_that_comes_after_the_lock_file_was_removed_waits_until_the_last_one_has_stopped() {
-    let host = Host::start(&[]);
+    let copy = |lock: &Path| {
+        fs::copy(lock, lock.with_extension("copy")).unwrap();
+        fs::rename(lock.with_extension("copy"), lock).unwrap();
+    };
+    take_the_lock_file_away(&[], |lock| fs::remove_file(lock).unwrap());
+    // Its commit thread would wake up in seconds.
+    take_the_lock_file_away(&["--sync-within-ms", "8000"], |lock| fs::remove_file(lock).unwrap());
+    // As a backup that is restored, or a tool that writes files anew.
+    take_the_lock_file_away(&["--sync-within-ms", "0"], copy);
+}
+
+fn take_the_lock_file_away(args: &[&str], take: impl Fn(&Path)) {
+    let host = Host::start(args);
     let address = host.address();
     assert_eq!(begin(&address, "s").status, 202);
     let mut acknowledged = Vec::new();
@@ -260,7 +272,7 @@ fn a_writer_that_comes_after_the_lock_file_was_removed_waits_until_the_last_one_
     while acknowledged.len() < 20 {
         append_next(&mut acknowledged);
     }
-    fs::remove_file(host.data.root().join("_lock")).unwrap();
+    take(&host.data.root().join("_lock"));
     let mut other = host.data.start(&["append", "s", "r"]);
     (0..20).for_each(|number| other.send(token(&format!("other {number} ")).trim()));
     let deadline = Instant::now() + DEADLINE;
@@ -274,7 +286,7 @@ fn a_writer_that_comes_after_the_lock_file_was_removed_waits_until_the_last_one_
     assert_eq!(other.end().code(), Some(0));
     let shown = host.data.must(&["tail", "s", "r"]).lines.concat();
     for text in &acknowledged {
-        assert!(shown.contains(&format!("\"{text}\"")), "{text:?} was acknowledged, and is gone");
+        assert!(shown.contains(&format!("\"{text}\"")), "{args:?}: {text:?} was acknowledged, and is gone");
     }
 }
 

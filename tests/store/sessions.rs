@@ -21,6 +21,23 @@ fn of_two_changes_of_one_version_the_second_is_a_conflict() {
     assert_eq!(fixture.store.get_session(&fixture.id).unwrap().title(), "one");
 }
 
+/// However late: file systems keep the last time that they know instead.
+#[test]
+fn a_session_whose_file_is_of_the_far_future_is_saved() {
+    let fixture = fixture();
+    let path = fixture.folder.path().join(format!("{}.json", fixture.id));
+    for year in [2300_u64, 2600, 9999, 200_000] {
+        let moment = std::time::UNIX_EPOCH + std::time::Duration::from_secs((year - 1970) * 31_556_952);
+        // A file system that does not know the time at all has nothing to be tried.
+        if std::fs::File::options().write(true).open(&path).unwrap().set_modified(moment).is_ok() {
+            let title = year.to_string();
+            let saved =
+                fixture.store.update(&fixture.id, SaveOptions::default(), |session| session.set_text("title", &title));
+            assert_eq!(saved.unwrap_or_else(|error| panic!("{year}: {error:?}")).title(), title);
+        }
+    }
+}
+
 #[test]
 fn fifty_updates_at_once_all_count() {
     let fixture = fixture();

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::{FileStorage, Storage, write};
+use super::{FileStorage, Purpose, Storage, write};
 use crate::entropy::uuid4;
 use crate::model::{RunId, SessionId};
 use crate::storage::contract::Birth;
@@ -112,8 +112,9 @@ impl FileStorage {
         let left = left.chain(with_journals.iter().filter_map(|entry| SessionId::parse(&entry.name).ok()));
         for session in left.filter(|session| deleted.contains(session)).collect::<BTreeSet<_>>() {
             match self.finish_deletion(&session) {
-                // For want of room or descriptors too.
-                Err(error) if matches!(error, StorageError::Io { .. }) || error.is_of_one_object() => {
+                Err(error) if error.is_of_one_object() => findings.push(self.leftover(&session, &error)),
+                // A server goes on without room and descriptors too; a repair is better tried again.
+                Err(error @ StorageError::Io { .. }) if self.purpose == Purpose::Serve => {
                     findings.push(self.leftover(&session, &error));
                 }
                 finished => finished?,
