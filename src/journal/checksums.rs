@@ -27,9 +27,9 @@ impl ChecksumRule {
 
     /// The record, or the damage that it is.
     pub(super) fn judged<'a>(&self, record: Record<'a>) -> Record<'a> {
-        match &record {
-            Record::Event(event) if !event.checked => record.in_journal_checked_after(self.checked_after()),
-            _ => record,
+        match record.lacks_checksum() {
+            true => record.in_journal_checked_after(self.checked_after()),
+            false => record,
         }
     }
 

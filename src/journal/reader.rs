@@ -20,8 +20,6 @@ pub struct JournalReader {
     chunk_bytes: usize,
     /// Whether what stands behind the last line feed was judged. What is written to it since is nobody's line.
     is_at_end: bool,
-    /// Line feeds among what [`JournalReader::show_all`] has read.
-    line_feeds: u64,
 }
 
 impl JournalReader {
@@ -40,14 +38,7 @@ impl JournalReader {
         let bytes = storage.journal_bytes(session, run)?;
         let scanner = Scanner::new(LineShape::new(session, run), offset);
         let rule = ChecksumRule::new(storage, session, run);
-        Ok(bytes.map(|bytes| JournalReader {
-            bytes,
-            scanner,
-            rule,
-            chunk_bytes: READ_CHUNK_BYTES,
-            is_at_end: false,
-            line_feeds: 0,
-        }))
+        Ok(bytes.map(|bytes| JournalReader { bytes, scanner, rule, chunk_bytes: READ_CHUNK_BYTES, is_at_end: false }))
     }
 
     /// The same reader, asking for so many bytes in one read: what it keeps in memory.
@@ -125,14 +116,13 @@ impl JournalReader {
     /// Shows every record of all that is there, in order.
     pub fn show_all(&mut self, mut show: impl FnMut(Record<'_>)) -> Result<(), StorageError> {
         loop {
-            self.scanner.show_whole(|record| show(self.rule.judged(record)));
-            let (offset, bytes, line_feeds) = (self.scanner.fed_to(), &self.bytes, &mut self.line_feeds);
-            let fed = self.scanner.feed(self.chunk_bytes, |room| {
-                let filled = bytes.read_at(room, offset)?;
-                *line_feeds += count_line_feeds(&room[..filled]);
-                Ok::<_, StorageError>(filled)
-            })?;
-            if fed == 0 {
+            // A record is large: as a rule it is passed on where it is.
+            self.scanner.show_whole(|record| match record.lacks_checksum() {
+                false => show(record),
+                true => show(self.rule.judged(record)),
+            });
+            let (offset, bytes) = (self.scanner.fed_to(), &self.bytes);
+            if self.scanner.feed(self.chunk_bytes, |room| bytes.read_at(room, offset))? == 0 {
                 break;
             }
         }
@@ -152,14 +142,10 @@ impl JournalReader {
         self.scanner.resume_at()
     }
 
-    /// How many whole lines [`JournalReader::show_all`] has read.
+    /// How many whole lines it has passed.
     pub fn whole_lines(&self) -> u64 {
-        self.line_feeds
+        self.scanner.whole_lines()
     }
-}
-
-fn count_line_feeds(bytes: &[u8]) -> u64 {
-    memchr::memchr_iter(b'\n', bytes).count() as u64
 }
 
 /// How many whole lines a run's journal has; nothing if it has none. Reads it, and takes nothing apart.
@@ -170,7 +156,7 @@ pub fn count_lines(storage: &Arc<dyn Storage>, session: &SessionId, run: &RunId)
         match bytes.read_at(&mut chunk, offset)? {
             0 => return Ok(Some(lines)),
             len => {
-                lines += count_line_feeds(&chunk[..len]);
+                lines += memchr::memchr_iter(b'\n', &chunk[..len]).count() as u64;
                 offset += len as u64;
             }
         }

@@ -211,15 +211,12 @@ impl Folder {
         if !event.is_foreign && event.seq.is_some_and(|seq| !self.seen.insert(seq)) {
             return;
         }
-        if !self.budget.admits(event) {
-            return;
-        }
         match event.name {
-            "token" => self.add_token(event),
-            "reasoning" => self.add_reasoning(event),
-            "interim_assistant" => self.add_interim(event),
-            "tool" => self.add_tool(event),
-            "tool_complete" => self.complete_tool(event),
+            "token" if self.budget.admits_text(event) => self.add_token(event),
+            "reasoning" if self.budget.admits_text(event) => self.add_reasoning(event),
+            "interim_assistant" if self.budget.admits_row(event) => self.add_interim(event),
+            "tool" if self.budget.admits_card(event) => self.add_tool(event),
+            "tool_complete" if self.budget.admits_card(event) => self.complete_tool(event),
             ATTEMPT_EVENT => self.begin_attempt(),
             "done" | "stream_end" | "cancel" | "apperror" | "error" => self.flush(),
             _ => {}

@@ -39,32 +39,56 @@ impl Default for Budget {
 
 impl Budget {
     pub(super) fn new(limit: FoldLimit) -> Self {
-        Budget { limit, used: 0, last_seq: 0, cut_from: None }
+        // The first event makes a row.
+        Budget { limit, used: ROW_BYTES, last_seq: 0, cut_from: None }
     }
 
-    /// Whether there is room for what an event shows. After the first for which there is none, there is none for any.
-    ///
-    /// A payload is JSON, and its text takes no more bytes in the document than in the payload. A value that is no text
-    /// is spelt out, which at most doubles it.
-    pub(super) fn admits(&mut self, event: &FoldEvent<'_>) -> bool {
-        let bytes = 2 * event.payload.len() as u64;
-        let cost = match event.name {
-            "token" | "reasoning" if event.payload.starts_with("{\"text\":\"") => event.payload.len() as u64,
-            "token" | "reasoning" => bytes,
-            "interim_assistant" => bytes + ROW_BYTES,
-            "tool" | "tool_complete" => bytes + ROW_BYTES + CARD_BYTES,
-            _ => return true,
-        };
-        self.used = self.used.saturating_add(cost + if self.used == 0 { ROW_BYTES } else { 0 });
-        let was_left_out = self.limit.before_seq.is_some_and(|before| event.seq.is_some_and(|seq| seq >= before));
-        if self.cut_from.is_none() && (was_left_out || self.used > self.limit.bytes) {
-            self.cut_from = Some(self.limit.before_seq.or(event.seq).unwrap_or(self.last_seq + 1));
+    /// Whether there is room for the text of an event. A payload is JSON, and its text takes no more bytes in the document than
+    /// in the payload.
+    #[inline(always)]
+    pub(super) fn admits_text(&mut self, event: &FoldEvent<'_>) -> bool {
+        match event.payload.starts_with("{\"text\":\"") {
+            true => self.admits(event, event.payload.len() as u64),
+            false => self.admits(event, spelt_out(event)),
+        }
+    }
+
+    /// The same for an event that makes a row.
+    pub(super) fn admits_row(&mut self, event: &FoldEvent<'_>) -> bool {
+        self.admits(event, spelt_out(event) + ROW_BYTES)
+    }
+
+    /// The same for an event that may make a row and a card.
+    pub(super) fn admits_card(&mut self, event: &FoldEvent<'_>) -> bool {
+        self.admits(event, spelt_out(event) + ROW_BYTES + CARD_BYTES)
+    }
+
+    /// After the first event for which there is no room, there is none for any.
+    #[inline(always)]
+    fn admits(&mut self, event: &FoldEvent<'_>, cost: u64) -> bool {
+        self.used = self.used.saturating_add(cost);
+        let is_left_out = || self.limit.before_seq.is_some_and(|before| event.seq.is_some_and(|seq| seq >= before));
+        if self.cut_from.is_some() || self.used > self.limit.bytes || is_left_out() {
+            self.cut(event);
+            return false;
         }
         self.last_seq = event.seq.unwrap_or(self.last_seq);
-        self.cut_from.is_none()
+        true
     }
 
+    #[cold]
+    fn cut(&mut self, event: &FoldEvent<'_>) {
+        let from = self.limit.before_seq.or(event.seq).unwrap_or(self.last_seq + 1);
+        self.cut_from.get_or_insert(from);
+    }
+
+    #[inline]
     pub(super) fn cut_from(&self) -> Option<u64> {
         self.cut_from
     }
+}
+
+/// Bytes of a payload in a document. A value that is no text is spelt out, which at most doubles it.
+fn spelt_out(event: &FoldEvent<'_>) -> u64 {
+    2 * event.payload.len() as u64
 }

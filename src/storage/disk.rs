@@ -75,6 +75,8 @@ pub struct DirEntry {
     pub name: String,
     /// Whether it is a directory.
     pub is_dir: bool,
+    /// Whether it is a symbolic link.
+    pub is_link: bool,
 }
 
 /// An open file.

@@ -233,9 +233,9 @@ fn private(options: &mut OpenOptions) -> &mut OpenOptions {
 }
 
 fn entry_of(entry: &fs::DirEntry) -> io::Result<DirEntry> {
-    let is_dir = entry.file_type()?.is_dir();
+    let kind = entry.file_type()?;
     let name = entry.file_name().into_string().unwrap_or_else(|odd| odd.to_string_lossy().into_owned());
-    Ok(DirEntry { name, is_dir })
+    Ok(DirEntry { name, is_dir: kind.is_dir(), is_link: kind.is_symlink() })
 }
 
 /// Links are followed, as everywhere.

@@ -67,6 +67,12 @@ pub enum Record<'a> {
 }
 
 impl Record<'_> {
+    /// Whether it is an event without a checksum.
+    #[inline]
+    pub fn lacks_checksum(&self) -> bool {
+        matches!(self, Record::Event(event) if !event.checked)
+    }
+
     /// The same in a journal whose lines carry a checksum after the event of this number: one that lost it is damage.
     pub fn in_journal_checked_after(self, checked_after: Option<u64>) -> Self {
         match self {
@@ -98,6 +104,8 @@ pub struct Scanner {
     overlong_from: Option<u64>,
     /// Where the line began that is being given out.
     line_from: u64,
+    /// How many line feeds were passed.
+    lines: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -142,6 +150,7 @@ impl Scanner {
             is_tail: false,
             overlong_from: None,
             line_from: offset,
+            lines: 0,
         }
     }
 
@@ -159,6 +168,11 @@ impl Scanner {
     /// The file offset at which the first line begins that was not given out yet.
     pub fn line_start(&self) -> u64 {
         self.overlong_from.unwrap_or(self.base + self.at as u64)
+    }
+
+    /// How many whole lines it has passed.
+    pub fn whole_lines(&self) -> u64 {
+        self.lines
     }
 
     /// The file offset from which to read again so that nothing is missed that was not given out yet. Part of a line with
@@ -211,6 +225,7 @@ impl Scanner {
             let end = self.at + self.searched + length;
             self.at = end + 1;
             self.searched = 0;
+            self.lines += 1;
             if let Some(found) = self.judge(start, end) {
                 return Some(found);
             }
@@ -240,6 +255,7 @@ impl Scanner {
             show(Record::Event(own.event(line, self.base + self.at as u64)));
             self.at = end + 1;
             self.searched = 0;
+            self.lines += 1;
         }
     }
 

@@ -1,5 +1,6 @@
 //! A listing of the data directory for the doctor: sessions, journals, temp files, permissions. Changes nothing.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -111,9 +112,9 @@ impl FileStorage {
         self.note_folders(&self.layout.journals(), &deleted, &mut found);
         self.note_folders(&self.layout.kept(), &HashSet::new(), &mut found);
         for folder in [self.layout.tombstones(), self.layout.commit_log(), self.layout.trash()] {
-            for (entry, stat) in or_trouble(&mut found.troubles, &self.layout, &folder, self.look_into(&folder)) {
-                self.note_stray(&mut found.strays, &folder.join(&entry.name), &entry, &stat);
-            }
+            let names = or_trouble(&mut found.troubles, &self.layout, &folder, self.look_into(&folder));
+            let folder = Folder::at(&folder);
+            names.iter().for_each(|(entry, stat)| self.note_stray(&mut found.strays, &folder, entry, stat));
         }
         // What was kept of a session that was deleted is no session.
         found.sessions.retain(|session| !deleted.contains(session));
@@ -123,10 +124,12 @@ impl FileStorage {
     fn note_root(&self, deleted: &HashSet<SessionId>, found: &mut DirectoryListing) -> Result<(), StorageError> {
         let root = self.layout.root();
         let stat = optional(self.disk.stat(root)).attempt("look at", root)?;
-        found.strays.open.extend(self.open_to_others(&stat, root));
+        let is_linked = || self.disk.is_link(root).unwrap_or(true);
+        found.strays.open.extend(self.open_to_others(stat, root, is_linked));
+        let folder = Folder::at(root);
         for (entry, stat) in self.look_into(root)? {
             let path = root.join(&entry.name);
-            self.note_stray(&mut found.strays, &path, &entry, &stat);
+            self.note_stray(&mut found.strays, &folder, &entry, &stat);
             let session = Layout::session_of(&entry.name).or_else(|| Layout::session_of_backup(&entry.name));
             found.note_session(session, deleted, self.layout.relative(&path));
         }
@@ -135,9 +138,10 @@ impl FileStorage {
 
     /// Folders named after sessions.
     fn note_folders(&self, above: &Path, deleted: &HashSet<SessionId>, found: &mut DirectoryListing) {
+        let folder = Folder::at(above);
         for (entry, stat) in or_trouble(&mut found.troubles, &self.layout, above, self.look_into(above)) {
             let path = above.join(&entry.name);
-            self.note_stray(&mut found.strays, &path, &entry, &stat);
+            self.note_stray(&mut found.strays, &folder, &entry, &stat);
             let session = SessionId::parse(&entry.name).ok().filter(|_| entry.is_dir);
             found.note_session(session, deleted, self.layout.relative(&path));
         }
@@ -150,8 +154,10 @@ impl FileStorage {
         let mut found = SessionFound { has_sidecar, ..SessionFound::default() };
         let (mut with_journal, mut with_record) = (BTreeSet::new(), BTreeSet::new());
         let folder = self.layout.journals_of(session);
-        for (entry, stat) in or_trouble(&mut found.troubles, &self.layout, &folder, self.look_into(&folder)) {
-            self.note_stray(&mut found.strays, &folder.join(&entry.name), &entry, &stat);
+        let names = or_trouble(&mut found.troubles, &self.layout, &folder, self.look_into(&folder));
+        let folder = Folder::at(&folder);
+        for (entry, stat) in names {
+            self.note_stray(&mut found.strays, &folder, &entry, &stat);
             with_journal.extend(Layout::run_of(&entry.name));
             with_record.extend(Layout::run_of_record(&entry.name));
         }
@@ -162,11 +168,13 @@ impl FileStorage {
             found.runs.push(RunFound { has_journal: with_journal.contains(run), record, run: run.clone() });
         }
         let kept = self.layout.kept_of(session);
-        for (entry, stat) in or_trouble(&mut found.troubles, &self.layout, &kept, self.look_into(&kept)) {
+        let names = or_trouble(&mut found.troubles, &self.layout, &kept, self.look_into(&kept));
+        let kept = Folder::at(&kept);
+        for (entry, stat) in names {
             // What was kept has the name of what it was, whatever that sounds like.
             let is_dir = entry.is_dir || !entry.name.starts_with(TEMP_PREFIX);
             let entry = DirEntry { is_dir, ..entry };
-            self.note_stray(&mut found.strays, &kept.join(&entry.name), &entry, &stat);
+            self.note_stray(&mut found.strays, &kept, &entry, &stat);
         }
         Ok(found)
     }
@@ -186,20 +194,28 @@ impl FileStorage {
         })
     }
 
-    fn note_stray(&self, strays: &mut Strays, path: &Path, entry: &DirEntry, stat: &io::Result<FileStat>) {
+    fn note_stray(&self, strays: &mut Strays, folder: &Folder<'_>, entry: &DirEntry, stat: &io::Result<FileStat>) {
         // A name that is no text cannot be told, nor opened.
         if entry.name.contains(char::REPLACEMENT_CHARACTER) {
             return;
         }
+        let path = folder.path.join(&entry.name);
         if !entry.is_dir && Layout::is_temp(&entry.name) {
-            strays.temps.push(self.layout.relative(path));
+            strays.temps.push(self.layout.relative(&path));
         }
-        strays.open.extend(self.open_to_others(&stat.as_ref().ok().copied(), path));
+        let is_beyond_link = || *folder.is_beyond_link.get_or_init(|| self.is_beyond_link(folder.path));
+        let is_linked = || entry.is_link || is_beyond_link();
+        strays.open.extend(self.open_to_others(stat.as_ref().ok().copied(), &path, is_linked));
     }
 
     /// What others may do with a file or directory of ours, or of a program whose files we know. Other files are not looked
-    /// at.
-    fn open_to_others(&self, stat: &Option<FileStat>, path: &Path) -> Option<OpenToOthers> {
+    /// at, nor are those that a link leads to.
+    fn open_to_others(
+        &self,
+        stat: Option<FileStat>,
+        path: &Path,
+        is_linked: impl FnOnce() -> bool,
+    ) -> Option<OpenToOthers> {
         let stat = stat.filter(|stat| stat.kind != FileKind::Other && stat.open_to_others() != 0)?;
         let relative = self.layout.relative(path);
         let file = if relative.as_os_str().is_empty() { PathBuf::from(".") } else { relative };
@@ -208,18 +224,13 @@ impl FileStorage {
             _ => Layout::is_our_file(&file),
         };
         let is_known = is_ours || Layout::session_of_backup(&file.to_string_lossy()).is_some();
-        (is_known && !self.is_beyond_link(&file)).then_some(OpenToOthers { file, mode: stat.mode, is_ours })
+        (is_known && !is_linked()).then_some(OpenToOthers { file, mode: stat.mode, is_ours })
     }
 
-    /// Whether a path below the data directory leads over a link. The directory itself may be named by one, unless it is what
-    /// the path means.
-    fn is_beyond_link(&self, relative: &Path) -> bool {
-        let parts = relative.ancestors().filter(|part| !part.as_os_str().is_empty());
-        let mut parts = parts.map(|part| self.layout.root().join(part));
-        match relative == Path::new(".") {
-            true => self.disk.is_link(self.layout.root()).unwrap_or(true),
-            false => parts.any(|part| self.disk.is_link(&part).unwrap_or(true)),
-        }
+    /// Whether a path from the data directory on leads over a link. The directory itself may be named by one.
+    fn is_beyond_link(&self, path: &Path) -> bool {
+        let root = self.layout.root();
+        path.ancestors().take_while(|part| *part != root).any(|part| self.disk.is_link(part).unwrap_or(true))
     }
 
     /// What a folder holds; nothing if it is not there.
@@ -241,6 +252,18 @@ impl FileStorage {
     /// Where everything lies.
     pub fn layout(&self) -> &Layout {
         &self.layout
+    }
+}
+
+/// A directory whose entries are looked at.
+struct Folder<'a> {
+    path: &'a Path,
+    is_beyond_link: OnceCell<bool>,
+}
+
+impl<'a> Folder<'a> {
+    fn at(path: &'a Path) -> Self {
+        Folder { path, is_beyond_link: OnceCell::new() }
     }
 }
 

@@ -236,7 +236,12 @@ impl Image {
     }
 
     pub(super) fn read_dir(&self, dir: u64) -> io::Result<Vec<DirEntry>> {
-        let entry = |(name, number): (&String, &u64)| DirEntry { name: name.clone(), is_dir: self.is_dir(*number) };
+        let is_link = |number: u64| self.node(number).is_ok_and(|node| matches!(node.inode, Inode::Link(_)));
+        let entry = |(name, number): (&String, &u64)| DirEntry {
+            name: name.clone(),
+            is_dir: self.is_dir(*number),
+            is_link: is_link(*number),
+        };
         Ok(self.names(dir)?.iter().map(entry).collect())
     }
 
