@@ -95,10 +95,8 @@ impl Ward<'_> {
             LogFound::Withheld { session, run, file, offset, kept, unreadable: None } => {
                 let finding =
                     Finding::new(Code::LogNotReplayed, Severity::Warning, file).of_run(&session, &run).at(offset);
-                let message = format!(
-                    "this journal could not be written; acknowledged events of it are kept in {}",
-                    kept.display()
-                );
+                let message =
+                    format!("acknowledged events of this journal are kept in {}, and not in it yet", kept.display());
                 finding.says(message, "put them into the journal, if it can be written by then")
             }
             LogFound::Withheld { session, run, kept, unreadable: Some(why), .. } => {

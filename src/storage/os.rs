@@ -146,8 +146,13 @@ impl Disk for OsDisk {
     }
 }
 
-/// Whether there is a process with this number, whatever it is; `false` where that cannot be told.
+/// Whether there is a process with this number, whatever it is; `false` where that cannot be told. One that has died and was
+/// not waited for yet does nothing any more.
 pub(super) fn is_process_alive(pid: u32) -> bool {
+    #[cfg(target_os = "linux")]
+    if let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) {
+        return !stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with(['Z', 'X']));
+    }
     #[cfg(unix)]
     if let Some(pid) = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw) {
         return rustix::process::test_kill_process(pid) != Err(rustix::io::Errno::SRCH);

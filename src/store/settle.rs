@@ -45,7 +45,7 @@ impl Shared {
     }
 
     /// Before somebody follows a run that this process has not opened: if its journal holds an end whose answer is not saved,
-    /// it is saved now, or hidden for want of room.
+    /// it is saved now, or hidden because it cannot be.
     pub(super) fn save_or_hide_end(
         &self,
         gate: &Arc<Gate>,
@@ -55,12 +55,13 @@ impl Shared {
         if !self.storage.can_write() || gate.open_run(run).is_some() || !self.is_awaited(session, run) {
             return Ok(());
         }
-        if self.storage.birth(session, run)?.is_none() || !self.has_ended(gate, session, run) {
+        // What cannot be told is no reason to show nothing.
+        if !matches!(self.storage.birth(session, run), Ok(Some(_))) || !self.has_ended(gate, session, run) {
             return Ok(());
         }
         let _alone = gate.document.lock();
         match self.resolve_alone(gate, session) {
-            Err(error) if error.code() == "no_space" => self.hide_unsaved_end(gate, session, run),
+            Err(error) if error.storage().is_some() => self.hide_unsaved_end(gate, session, run),
             // What else is wrong is reported to those who read the session.
             _ => Ok(()),
         }
@@ -74,7 +75,8 @@ impl Shared {
 
     fn hide_unsaved_end(&self, gate: &Arc<Gate>, session: &SessionId, run: &RunId) -> Result<(), StoreError> {
         let Some(place) = end_of(&self.storage, session, run)? else { return Ok(()) };
-        let journal = self.open_journal(gate, session, run)?;
+        // One that cannot be opened is shown as it is.
+        let Ok(journal) = self.open_journal(gate, session, run) else { return Ok(()) };
         if journal.seal().is_sealed() && journal.hidden_end().is_none() {
             journal.hide_end_from(place);
             self.keep_hidden(gate, &journal);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use lastword::doctor::{self, DoctorOptions};
 use lastword::storage::Disk;
-use lastword::storage::sim::{Crash, SimDisk};
+use lastword::storage::sim::{Crash, Fault, SimDisk};
 use lastword::{
     After, CommitOptions, Durability, Event, NewSession, Options, ReadOptions, SaveOptions, StorageError, Store,
     UserTurn,
@@ -137,6 +137,23 @@ fn a_durable_writer_makes_durable_what_an_earlier_one_left() {
     let before = disk.operations();
     assert_eq!(follow.poll().unwrap().unwrap().name, "token");
     assert_eq!(disk.operations(), before);
+}
+
+/// An fsync that fails stops a writer, also if it was for a reader.
+#[test]
+fn a_durable_writer_that_cannot_make_durable_what_an_earlier_one_left_stops() {
+    let disk = SimDisk::new();
+    let commit = CommitOptions { background: None, ..USUAL.log };
+    let options = |disk: &SimDisk| Options { durability: Durability::Durable, commit, ..options_of(disk) };
+    let store = Store::open_on(Arc::new(disk.clone()), DATA, options(&disk)).unwrap();
+    store.create(NewSession::titled("x").with_id(id())).unwrap();
+    let run = store.begin_run(&id(), UserTurn::text("x").with_run(run_id("r"))).unwrap();
+    let _ticket = run.append_all(&[Event::token("one ")], Durability::Durable).unwrap();
+    disk.kill();
+    let store = Store::open_on(Arc::new(disk.clone()), DATA, options(&disk)).unwrap();
+    disk.fail(disk.operations() + 1, Fault::Eio);
+    store.read_events(&id(), &run_id("r"), ReadOptions::default()).unwrap_err();
+    assert!(store.stopped_reason().is_some(), "a later fsync would prove nothing");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use lastword::doctor::{self, DoctorOptions};
 use lastword::storage::sim::{Crash, SimDisk};
 use lastword::storage::{Access, Disk, OnFinding};
-use lastword::{Event, Finding, NewSession, Options, SaveOptions, StorageError, Store};
+use lastword::{After, Event, Finding, NewSession, Options, SaveOptions, StorageError, Store};
 
 use crate::ledger::{run_id, session_id};
 use crate::logged::{ALL, layout, logged, options_of, texts};
@@ -233,6 +233,19 @@ fn a_list_of_the_reference_program_is_kept_although_the_kept_files_lie_elsewhere
     let files = disk.files();
     assert!(!files.contains_key(Path::new("/data/_index.json")));
     assert!(files.iter().any(|(path, bytes)| path.starts_with("/data/_kept") && bytes == b"[]"));
+}
+
+/// A run's record cannot be read, and its journal can: readers and followers are shown it.
+#[test]
+fn an_unreadable_record_hides_no_event() {
+    let disk = logged();
+    drop(open(&disk).unwrap());
+    disk.set_owner(layout().run_record(&session_id("b"), &run_id("r")), OTHER_USER).unwrap();
+    disk.set_mode(layout().run_record(&session_id("b"), &run_id("r")), 0o000).unwrap();
+    let store = open(&disk).unwrap();
+    assert_eq!(texts(&store, "b"), ALL);
+    let mut follow = store.follow(&session_id("b"), &run_id("r"), After::Start).unwrap();
+    assert_eq!(std::iter::from_fn(|| follow.poll().unwrap()).count(), 3);
 }
 
 #[test]

@@ -41,8 +41,7 @@ fn check_that_a_alone_is_refused(store: &Store, what: &str) {
     assert_eq!(texts(store, "b"), ALL, "{what}");
     let save = store.update(&session_id("b"), SaveOptions::default(), |session| session.set_text("title", "y"));
     save.unwrap_or_else(|error| panic!("{what}: {error:?}"));
-    let refused = store.resume_run(&session_id("a"), &run_id("r")).unwrap_err();
-    assert_eq!(refused.code(), "withheld", "{what}: {refused:?}");
+    check_that_a_is_refused(store);
 }
 
 /// The records are the only copy of their lines. While they cannot be read, what there is stays as it is, and no later event
@@ -150,6 +149,65 @@ fn a_list_that_cannot_be_read_is_left_as_it_is_and_refuses_its_runs() {
         let store = open(&disk).unwrap();
         assert_eq!((codes(&store), texts(&store, "a")), (vec![], ALL.map(str::to_owned).to_vec()), "{name}");
     }
+}
+
+/// Neither the list nor what is kept can be looked at: no writer can tell whose events are missing.
+#[test]
+fn a_store_with_neither_list_nor_records_to_look_at_does_not_open() {
+    for hidden in [layout().kept(), layout().kept_of(&session_id("a"))] {
+        let disk = withheld();
+        disk.break_reads(layout().withheld_list()).unwrap();
+        disk.set_owner(&hidden, OTHER_USER).unwrap();
+        disk.set_mode(&hidden, 0o700).unwrap();
+        let refused = open(&disk).unwrap_err();
+        assert!(refused.to_string().contains("_kept"), "{refused}");
+        assert_eq!(texts(&USUAL.open_to_read(&disk).unwrap(), "b"), ALL, "readers see the rest");
+        disk.set_owner(&hidden, SimDisk::USER).unwrap();
+        check_that_a_is_refused(&open(&disk).unwrap());
+        disk.mend_reads(layout().withheld_list()).unwrap();
+        assert_eq!(texts(&open(&disk).unwrap(), "a"), ALL);
+    }
+}
+
+fn check_that_a_is_refused(store: &Store) {
+    let refused = store.resume_run(&session_id("a"), &run_id("r")).unwrap_err();
+    assert_eq!(refused.code(), "withheld", "{refused:?}");
+}
+
+/// What could not be read for a moment when the store was opened is read when its run is asked for.
+#[test]
+fn a_run_goes_on_as_soon_as_its_list_and_records_can_be_read() {
+    for path in [layout().withheld_list(), records()] {
+        let disk = withheld();
+        disk.break_reads(&path).unwrap();
+        let store = open(&disk).unwrap();
+        check_that_a_is_refused_or_fenced(&store, &path);
+        disk.mend_reads(&path).unwrap();
+        check_that_a_is_refused_or_fenced(&store, &path);
+        assert_eq!(texts(&store, "a"), ALL, "{}", path.display());
+        drop(store);
+        assert_eq!(codes(&open(&disk).unwrap()), []);
+    }
+}
+
+/// The machine was restarted, so that the run takes no events in the end; its lines are put back before that is said.
+fn check_that_a_is_refused_or_fenced(store: &Store, path: &Path) {
+    let refused = store.resume_run(&session_id("a"), &run_id("r")).unwrap_err();
+    assert!(["withheld", "fenced"].contains(&refused.code()), "{}: {refused:?}", path.display());
+}
+
+/// A repair makes a list again while records cannot be read: their run stays listed.
+#[test]
+fn a_repair_lists_records_that_it_cannot_read() {
+    let disk = withheld();
+    disk.rot(layout().withheld_list(), 20, 3).unwrap();
+    disk.break_reads(records()).unwrap();
+    doctor::repair_on(Arc::new(disk.clone()), Path::new(DATA), &DoctorOptions::default()).unwrap();
+    disk.reboot();
+    check_that_a_is_refused(&open(&disk).unwrap());
+    disk.mend_reads(records()).unwrap();
+    let store = open(&disk).unwrap();
+    assert_eq!((codes(&store), texts(&store, "a")), (vec![], ALL.map(str::to_owned).to_vec()));
 }
 
 /// A repair makes a damaged list again from the records that are whole, and keeps the old one.

@@ -74,11 +74,14 @@ impl Latch {
     /// stops.
     pub(in crate::storage) fn check_lock(&self) -> Result<(), StorageError> {
         self.check()?;
-        self.looked_at.store(self.millis(), Ordering::Relaxed);
+        let now = self.millis();
         if let Some(lock) = self.writer_lock().filter(|lock| !lock.is_named()) {
             self.stop(&StorageError::LockLost { path: lock.path().clone() });
         }
-        self.check()
+        self.check()?;
+        // Only now: until it is known, no other thread may rely on it.
+        self.looked_at.fetch_max(now, Ordering::Relaxed);
+        Ok(())
     }
 
     #[cold]

@@ -253,7 +253,9 @@ impl FileStorage {
             // The doctor shows no events.
             _ if self.purpose != Purpose::Serve => None,
             None => Some(SyncGuard::beside(&self.disk, &self.layout, &self.boot_id)),
-            Some(lock) if lock.is_durable() => Some(SyncGuard::of_writer(&self.own_runs, session, run)),
+            Some(lock) if lock.is_durable() => {
+                Some(SyncGuard::of_writer(&self.own_runs, (session.clone(), run.clone()), &self.latch))
+            }
             Some(_) => None,
         }
     }

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 
 use super::overlay::Patches;
 use super::withheld::RunKey;
-use crate::model::{RunId, SessionId};
+use crate::storage::commit::Latch;
 use crate::storage::contract::{Durability, JournalBytes};
 use crate::storage::disk::{DiskFile, SharedDisk, read_full};
 use crate::storage::error::{Attempt, StorageError};
@@ -45,7 +45,7 @@ enum LastWriter {
     /// Another process, of which the lock's note tells.
     Noted { disk: SharedDisk, layout: Layout, boot_id: String },
     /// An earlier one, unless this process has opened the run: then it knows how far it may be shown.
-    Earlier { own_runs: Arc<OwnRuns>, run: RunKey },
+    Earlier { own_runs: Arc<OwnRuns>, run: RunKey, latch: Arc<Latch> },
 }
 
 /// The runs whose journals this process has opened to write.
@@ -79,9 +79,9 @@ impl SyncGuard {
     }
 
     /// For a durable writer.
-    pub(super) fn of_writer(own_runs: &Arc<OwnRuns>, session: &SessionId, run: &RunId) -> Self {
-        let (own_runs, run) = (own_runs.clone(), (session.clone(), run.clone()));
-        SyncGuard { writer: LastWriter::Earlier { own_runs, run }, synced_to: AtomicU64::new(0) }
+    pub(super) fn of_writer(own_runs: &Arc<OwnRuns>, run: RunKey, latch: &Arc<Latch>) -> Self {
+        let (own_runs, latch) = (own_runs.clone(), latch.clone());
+        SyncGuard { writer: LastWriter::Earlier { own_runs, run, latch }, synced_to: AtomicU64::new(0) }
     }
 
     /// Makes what was read durable, if a durable writer may not have. The file may be longer by now, and is synced whole.
@@ -93,11 +93,19 @@ impl SyncGuard {
         let len = file.file.stat().attempt("look at", &file.path)?.len;
         let mut last = [0];
         let is_whole = len > end && file.file.read_at(&mut last, len - 1).attempt("read", &file.path)? == 1;
-        file.file.sync().synced(&file.path)?;
+        file.file.sync().synced(&file.path).inspect_err(|error| self.note_failure(error))?;
         let in_lines = memchr::memrchr(b'\n', read).map_or(0, |at| offset + at as u64 + 1);
         let synced_to = if is_whole && last == *b"\n" { len } else { in_lines };
         self.synced_to.fetch_max(synced_to, Ordering::AcqRel);
         Ok(())
+    }
+
+    /// A writer whose fsync fails stops, whatever it was for. A full disk is reported to the reader.
+    fn note_failure(&self, error: &StorageError) {
+        match &self.writer {
+            LastWriter::Earlier { latch, .. } if !error.is_no_space() => latch.stop(error),
+            _ => {}
+        }
     }
 
     /// Whether the last writer was a durable one of this boot: after a restart of the machine every page is what the medium
@@ -105,7 +113,7 @@ impl SyncGuard {
     fn is_needed(&self) -> Result<bool, StorageError> {
         let (disk, layout, boot_id) = match &self.writer {
             LastWriter::Noted { disk, layout, boot_id } => (disk, layout, boot_id),
-            LastWriter::Earlier { own_runs, run } => return Ok(!own_runs.has(run)),
+            LastWriter::Earlier { own_runs, run, .. } => return Ok(!own_runs.has(run)),
         };
         let last = match lock::read_note(&**disk, layout) {
             // It is being written, or says nothing.

@@ -277,9 +277,17 @@ impl FileStorage {
     pub(super) fn put_withheld_back(&self, session: &SessionId, run: &RunId) -> Result<(), StorageError> {
         let key = (session.clone(), run.clone());
         let mut withheld = self.withheld.lock();
-        let Some(own) = withheld.get(&key).cloned() else { return Ok(()) };
+        if withheld.get(&key).is_some() && withheld.list_error().is_some() {
+            *withheld = self.with_list_read_again(&withheld);
+        }
+        let Some(mut own) = withheld.get(&key).cloned() else { return Ok(()) };
         if own.records == Records::Unreadable {
-            return Err(self.withheld_refusal(&key, &own));
+            match self.read_records(&key) {
+                Ok(Some(lines)) if withheld.list_error().is_none() => {
+                    own = Arc::new(WithheldRun { lines, records: Records::Kept, ..(*own).clone() });
+                }
+                _ => return Err(self.withheld_refusal(&key, &own)),
+            }
         }
         match self.replay_run(&key, &own.lines, &mut Vec::new()) {
             Err(error) if error.is_of_one_object() => return Err(self.withheld_refusal(&key, &own)),

@@ -19,7 +19,7 @@ use crate::entropy::uuid4;
 use crate::format::{checksum_of, with_checksum};
 use crate::model::{RunId, SessionId};
 use crate::storage::disk::Disk;
-use crate::storage::error::{Attempt, StorageError, with_cause};
+use crate::storage::error::{Attempt, StorageError, optional, with_cause};
 use crate::storage::finding::Finding;
 use crate::storage::layout::Layout;
 
@@ -175,11 +175,14 @@ impl FileStorage {
         match self.read_listed() {
             Err(StorageError::Damaged { .. }) if self.purpose == Purpose::Repair && self.lock.is_some() => {
                 self.keep_damaged_list()?;
-                let found = self.found_records().into_iter().map(|key| (key.clone(), self.read_records(&key)));
-                Ok((found.filter(|(_, lines)| lines.is_ok()).collect(), Withheld::default()))
+                let found = self.found_records()?.into_iter().map(|key| (key.clone(), self.read_records(&key)));
+                Ok((found.collect(), Withheld::default()))
             }
             Err(error) if error.is_of_one_object() => {
-                let found = self.found_records().into_iter().map(|key| (key, Err(error.clone()))).collect();
+                // A reader shows what it can. A writer that cannot tell whose events are kept apart must not append to any.
+                let found =
+                    self.found_records().or_else(|error| self.lock.as_ref().map_or(Ok(Vec::new()), |_| Err(error)))?;
+                let found = found.into_iter().map(|key| (key, Err(error.clone()))).collect();
                 Ok((found, Withheld::unlisted(error)))
             }
             listed => {
@@ -208,7 +211,7 @@ impl FileStorage {
         self.replace(&kept, &read_bytes(&*self.disk, &self.layout.withheld_list())?.unwrap_or_default()).map(drop)
     }
 
-    fn read_records(&self, (session, run): &RunKey) -> Result<Option<Lines>, StorageError> {
+    pub(super) fn read_records(&self, (session, run): &RunKey) -> Result<Option<Lines>, StorageError> {
         let path = self.layout.kept_records(session, run);
         let Some(bytes) = read_bytes(&*self.disk, &path)? else { return Ok(None) };
         let unusable = |reason| StorageError::io("use", &path, std::io::Error::other(reason));
@@ -216,14 +219,18 @@ impl FileStorage {
     }
 
     /// The runs that have a file of records, listed or not.
-    fn found_records(&self) -> Vec<RunKey> {
-        let names = |path: &std::path::Path| self.disk.read_dir(path).unwrap_or_default();
-        let sessions = names(&self.layout.kept()).into_iter().filter_map(|entry| SessionId::parse(&entry.name).ok());
-        let of_session = |session: SessionId| {
-            let runs = names(&self.layout.kept_of(&session)).into_iter();
-            runs.filter_map(move |entry| Some((session.clone(), Layout::run_of_kept_records(&entry.name)?)))
+    fn found_records(&self) -> Result<Vec<RunKey>, StorageError> {
+        let names = |path: &std::path::Path| {
+            optional(self.disk.read_dir(path)).attempt("list", path).map(Option::unwrap_or_default)
         };
-        sessions.flat_map(of_session).collect()
+        let mut found = Vec::new();
+        for entry in names(&self.layout.kept())?.into_iter().filter(|entry| entry.is_dir) {
+            let Ok(session) = SessionId::parse(&entry.name) else { continue };
+            let runs = names(&self.layout.kept_of(&session))?;
+            let runs = runs.iter().filter_map(|entry| Layout::run_of_kept_records(&entry.name));
+            found.extend(runs.map(|run| (session.clone(), run)));
+        }
+        Ok(found)
     }
 
     /// Why records that are gone cannot be read.
@@ -235,7 +242,21 @@ impl FileStorage {
 
     /// The withheld lines as a reader finds them.
     pub(super) fn read_withheld(&self) -> Result<Withheld, StorageError> {
-        let (listed, mut withheld) = self.listed_records()?;
+        let (listed, withheld) = self.listed_records()?;
+        Ok(self.with_listed(withheld, listed))
+    }
+
+    /// What was withheld, with what the list says, if it can be read by now.
+    pub(super) fn with_list_read_again(&self, known: &Withheld) -> Withheld {
+        let Ok(listed) = self.read_listed() else { return known.clone() };
+        let mut withheld = self.with_listed(Withheld::under(&listed), listed);
+        for (key, run) in known.iter().filter(|(_, run)| run.records == Records::Logged) {
+            withheld.runs.insert(key.clone(), run.clone());
+        }
+        withheld
+    }
+
+    fn with_listed(&self, mut withheld: Withheld, listed: Listed) -> Withheld {
         for (key, lines) in listed {
             let path = self.layout.journal(&key.0, &key.1);
             let cause = StorageError::io("write", &path, std::io::ErrorKind::PermissionDenied.into());
@@ -247,7 +268,7 @@ impl FileStorage {
             };
             withheld.insert(key, run);
         }
-        Ok(withheld)
+        withheld
     }
 
     /// A finding about withheld lines.
