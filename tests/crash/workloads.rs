@@ -125,7 +125,7 @@ fn acknowledged_events_of_a_deleted_session_are_in_the_trash_after_a_power_cut()
     let run = store.begin_run(&id(), UserTurn::text("x")).unwrap();
     run.append_durable(Event::token("acknowledged")).unwrap().wait().unwrap();
     store.delete(&id()).unwrap();
-    drop((run, store));
+    // Before the store is closed, which would make it durable.
     disk.power_cut(Crash::LoseAll);
     let is_there = |(path, bytes): (&PathBuf, &Vec<u8>)| {
         path.starts_with("/data/_trash") && String::from_utf8_lossy(bytes).contains("acknowledged")
