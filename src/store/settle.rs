@@ -44,7 +44,7 @@ impl Shared {
         Ok(is_folded)
     }
 
-    /// Before somebody follows a run that this process has not opened: if its journal holds an end whose answer is not saved,
+    /// To be called before a run is followed that this process has not opened: if its journal holds an end whose answer is not saved,
     /// it is saved now, or hidden because it cannot be.
     pub(super) fn save_or_hide_end(
         &self,

@@ -114,9 +114,8 @@ fn a_reader_shows_nothing_of_a_durable_writer_that_stopped() {
     assert!(read().unwrap() >= 1, "until another writer has recovered");
 }
 
-/// What an earlier process wrote and nobody synced is made durable by a durable writer before it shows it.
-#[test]
-fn a_durable_writer_makes_durable_what_an_earlier_one_left() {
+/// A durable store whose earlier process died before an fsync of the line that it had written.
+fn durable_after_an_unsynced_line() -> (SimDisk, Store) {
     let disk = SimDisk::new();
     let commit = CommitOptions { background: None, ..USUAL.log };
     let options = |disk: &SimDisk| Options { durability: Durability::Durable, commit, ..options_of(disk) };
@@ -126,6 +125,13 @@ fn a_durable_writer_makes_durable_what_an_earlier_one_left() {
     let _ticket = run.append_all(&[Event::token("one ")], Durability::Durable).unwrap();
     disk.kill();
     let store = Store::open_on(Arc::new(disk.clone()), DATA, options(&disk)).unwrap();
+    (disk, store)
+}
+
+/// What an earlier process wrote and did not sync is made durable by a durable writer before it shows it.
+#[test]
+fn a_durable_writer_makes_durable_what_an_earlier_one_left() {
+    let (disk, store) = durable_after_an_unsynced_line();
     let mut follow = store.follow(&id(), &run_id("r"), After::Start).unwrap();
     assert_eq!(follow.poll().unwrap().unwrap().name, "token");
     let kept = disk.copy();
@@ -142,15 +148,7 @@ fn a_durable_writer_makes_durable_what_an_earlier_one_left() {
 /// An fsync that fails stops a writer, also if it was for a reader.
 #[test]
 fn a_durable_writer_that_cannot_make_durable_what_an_earlier_one_left_stops() {
-    let disk = SimDisk::new();
-    let commit = CommitOptions { background: None, ..USUAL.log };
-    let options = |disk: &SimDisk| Options { durability: Durability::Durable, commit, ..options_of(disk) };
-    let store = Store::open_on(Arc::new(disk.clone()), DATA, options(&disk)).unwrap();
-    store.create(NewSession::titled("x").with_id(id())).unwrap();
-    let run = store.begin_run(&id(), UserTurn::text("x").with_run(run_id("r"))).unwrap();
-    let _ticket = run.append_all(&[Event::token("one ")], Durability::Durable).unwrap();
-    disk.kill();
-    let store = Store::open_on(Arc::new(disk.clone()), DATA, options(&disk)).unwrap();
+    let (disk, store) = durable_after_an_unsynced_line();
     disk.fail(disk.operations() + 1, Fault::Eio);
     store.read_events(&id(), &run_id("r"), ReadOptions::default()).unwrap_err();
     assert!(store.stopped_reason().is_some(), "a later fsync would prove nothing");

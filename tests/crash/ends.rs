@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lastword::storage::sim::{Crash, Fault, SimDisk};
-use lastword::{After, Durability, Event, List, NewSession, Options, Outcome, ReadOptions, Store, UserTurn};
+use lastword::{After, Durability, Event, List, NewSession, Options, Outcome, ReadOptions, Run, Store, UserTurn};
 
 use crate::ledger::run_id;
 use crate::logged::{layout, options_of};
@@ -149,14 +149,7 @@ fn an_end_in_a_journal_that_failed_is_hidden_until_it_is_saved() {
 /// saves and shows both when there is room.
 #[test]
 fn an_end_that_is_not_saved_is_hidden_after_a_restart_too() {
-    let (disk, _) = prepared(created);
-    let store = open(&disk).unwrap();
-    let run = store.begin_run(&id(), UserTurn::text("x").with_run(run_id("r"))).unwrap();
-    run.append_durable(Event::token("word")).unwrap().wait().unwrap();
-    disk.stop_before(disk.operations() + operations_until_saved(&disk));
-    run.finish(Outcome::Completed).unwrap_err();
-    drop((run, store));
-    disk.kill();
+    let disk = with_an_unsaved_end();
     let store = open(&disk).unwrap();
     disk.fill(disk.operations() + 1);
     let session = store.get_session(&id()).unwrap();
@@ -171,13 +164,42 @@ fn an_end_that_is_not_saved_is_hidden_after_a_restart_too() {
     assert_eq!(follow.poll().unwrap().unwrap().name, "done");
 }
 
-/// A dead run is ended for those who follow it. On a full disk its session cannot be saved, and they wait.
+/// Whatever keeps the answer from being saved, its end is hidden.
 #[test]
-fn the_end_of_a_dead_run_is_hidden_while_it_cannot_be_saved() {
+fn an_end_is_hidden_after_a_restart_while_the_directory_cannot_be_written() {
+    let disk = with_an_unsaved_end();
+    let store = open(&disk).unwrap();
+    disk.set_mode(DATA, 0o500).unwrap();
+    let mut follow = store.follow(&id(), &run_id("r"), After::Start).unwrap();
+    assert_eq!(follow.poll().unwrap().unwrap().name, "token");
+    assert!(follow.poll().unwrap().is_none(), "the end of an answer that is not saved");
+    disk.set_mode(DATA, 0o700).unwrap();
+    store.get_session(&id()).unwrap();
+    assert_eq!(follow.poll().unwrap().unwrap().name, "done");
+}
+
+/// A session whose run has ended, in its journal alone: the process died before the answer was saved.
+fn with_an_unsaved_end() -> SimDisk {
+    let (disk, run, store) = with_a_word();
+    disk.stop_before(disk.operations() + operations_until_saved(&disk));
+    run.finish(Outcome::Completed).unwrap_err();
+    drop((run, store));
+    disk.kill();
+    disk
+}
+
+fn with_a_word() -> (SimDisk, Run, Store) {
     let (disk, _) = prepared(created);
     let store = open(&disk).unwrap();
     let run = store.begin_run(&id(), UserTurn::text("x").with_run(run_id("r"))).unwrap();
     run.append_durable(Event::token("word")).unwrap().wait().unwrap();
+    (disk, run, store)
+}
+
+/// A dead run is ended for those who follow it. On a full disk its session cannot be saved, and they wait.
+#[test]
+fn the_end_of_a_dead_run_is_hidden_while_it_cannot_be_saved() {
+    let (disk, run, store) = with_a_word();
     drop((run, store));
     disk.kill();
     let store = open_at(&disk, NOW + 1_000).unwrap();

@@ -208,7 +208,22 @@ fn an_unfinished_deletion_on_a_full_disk_does_not_prevent_opening() {
     assert_eq!(codes(&open(&disk).unwrap()), []);
 }
 
-/// Without the tombstones nobody can tell which sessions are deleted.
+/// A directory that may be written and not opened: what cannot be synced there is not put there either. A deletion that is
+/// refused is none.
+#[test]
+fn a_directory_that_cannot_be_opened_is_not_changed() {
+    let (disk, _) = prepared(created);
+    let store = open(&disk).unwrap();
+    disk.create_dir(&layout().tombstones()).unwrap();
+    disk.set_mode(layout().tombstones(), 0o300).unwrap();
+    store.delete(&id()).unwrap_err();
+    store.get_session(&id()).expect("its deletion was refused");
+    disk.set_mode(layout().tombstones(), 0o700).unwrap();
+    store.delete(&id()).unwrap();
+    assert!(store.get_session(&id()).is_err());
+}
+
+/// Without the tombstones the store cannot tell which sessions are deleted.
 #[test]
 fn a_store_whose_tombstones_cannot_be_reached_does_not_open() {
     let disk = half_deleted();

@@ -35,6 +35,13 @@ fn withheld() -> SimDisk {
     disk
 }
 
+/// A reason why a file cannot be read, and how to make up for it.
+struct Trouble {
+    name: &'static str,
+    make: fn(&SimDisk),
+    mend: fn(&SimDisk),
+}
+
 /// The store is whole but for the run of `a`, which says what it lacks, and takes no events.
 fn check_that_a_alone_is_refused(store: &Store, what: &str) {
     assert_eq!(codes(store), [("log_not_replayed", layout().relative(&journal()))], "{what}");
@@ -48,11 +55,6 @@ fn check_that_a_alone_is_refused(store: &Store, what: &str) {
 /// takes the place of one that they hold.
 #[test]
 fn records_that_cannot_be_read_are_missed_and_refuse_their_run_alone() {
-    struct Trouble {
-        name: &'static str,
-        make: fn(&SimDisk),
-        mend: fn(&SimDisk),
-    }
     let troubles = [
         Trouble {
             name: "a bad sector",
@@ -98,15 +100,10 @@ fn records_that_cannot_be_read_are_missed_and_refuse_their_run_alone() {
     }
 }
 
-/// A list that cannot be read may name any run that has records. It is never replaced, those runs are refused, and nobody is
-/// told that all is well.
+/// A list that cannot be read may name any run that has records. It is never replaced, those runs are refused, and
+/// `check` reports it.
 #[test]
 fn a_list_that_cannot_be_read_is_left_as_it_is_and_refuses_its_runs() {
-    struct Trouble {
-        name: &'static str,
-        make: fn(&SimDisk),
-        mend: fn(&SimDisk),
-    }
     let troubles = [
         Trouble {
             name: "a bad sector",
@@ -292,7 +289,7 @@ fn a_repair_does_not_touch_a_run_whose_records_cannot_be_read() {
     assert_eq!(texts(&open(&disk).unwrap(), "a"), ALL);
 }
 
-/// `_kept` concerns nobody while nothing is withheld.
+/// `_kept` does not matter while nothing is withheld.
 #[test]
 fn a_store_opens_whatever_lies_in_the_place_of_kept() {
     type Trouble = fn(&SimDisk);
@@ -438,7 +435,7 @@ fn withheld_lines_of_a_deleted_session_stay_kept() {
     }
 }
 
-/// Nobody can end a run whose journal cannot be written. Followers wait, as for any run that cannot be told to be over.
+/// A run whose journal cannot be written cannot be ended. Followers wait, as for any run that cannot be told to be over.
 #[test]
 fn a_follower_of_a_dead_run_with_withheld_lines_waits() {
     let disk = logged();

@@ -229,7 +229,7 @@ impl Committer {
     }
 
     /// Reports that the thread could not be started, or that it could after all.
-    /// Starts the thread that could not be started, if it can be by now: without appends nobody else tries.
+    /// Starts the thread that could not be started, if it can be by now: without appends no other call does.
     pub(super) fn retry_thread(&self) {
         self.threads.ensure_commits(&self.own);
     }
