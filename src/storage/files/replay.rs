@@ -192,11 +192,7 @@ impl FileStorage {
         contents: &LogContents<'_>,
         findings: &mut Vec<Finding>,
     ) -> Result<Option<StorageError>, StorageError> {
-        for (index, place) in &contents.damage {
-            let message = "bytes of the commit log are damaged; what was logged there may be missing from a journal";
-            let file = self.layout.relative(&self.layout.segment(*index));
-            findings.push(Finding::new("checksum_mismatch", file, message).at(*place));
-        }
+        findings.extend(contents.damage.iter().map(|(index, place)| self.damage_of_log(*index, *place)));
         let (listed, mut withheld) = self.listed_records()?;
         let list = self.layout.relative(&self.layout.withheld_list());
         findings.extend(withheld.list_error().map(|error| Finding::new("log_not_replayed", list, with_cause(error))));
@@ -204,16 +200,12 @@ impl FileStorage {
         let (mut put_back, mut is_needed) = (Vec::new(), None);
         for key in keys {
             let logged = contents.runs.get(key).map(|records| self.logged_lines(key, records, contents));
-            let (lines, records) = match (listed.get(key), logged) {
-                (None | Some(Ok(None)), Some(logged)) => (logged, Records::Logged),
-                (Some(Ok(Some(kept))), logged) => with_logged(kept.clone(), logged.unwrap_or_default()),
-                (Some(Err(error)), logged) => {
-                    is_needed = is_needed.or(logged.map(|_| error.clone()));
-                    self.withhold_unreadable(&mut withheld, key, error)?;
-                    continue;
-                }
-                (_, None) => {
-                    self.withhold_unreadable(&mut withheld, key, &self.missing_records(key))?;
+            let (lines, records) = match self.lines_of(key, listed.get(key), logged) {
+                Ok(found) => found,
+                Err(error) => {
+                    self.withhold_unreadable(&mut withheld, key, &error)?;
+                    let is_logged = withheld.get(key).is_some() && contents.runs.contains_key(key);
+                    is_needed = is_needed.or(is_logged.then_some(error));
                     continue;
                 }
             };
@@ -236,6 +228,27 @@ impl FileStorage {
         findings.extend(withheld.iter().map(|(key, run)| self.withheld_finding(key, run)));
         self.note_withheld(&mut self.withheld.lock(), withheld);
         Ok(is_needed)
+    }
+
+    fn damage_of_log(&self, index: u32, place: u64) -> Finding {
+        let message = "bytes of the commit log are damaged; what was logged there may be missing from a journal";
+        let file = self.layout.relative(&self.layout.segment(index));
+        Finding::new("checksum_mismatch", file, message).at(place)
+    }
+
+    /// All lines that belong into a journal, and where they are; why its records cannot be read, if they are needed.
+    fn lines_of(
+        &self,
+        key: &RunKey,
+        listed: Option<&Result<Option<Lines>, StorageError>>,
+        logged: Option<Lines>,
+    ) -> Result<(Lines, Records), StorageError> {
+        match (listed, logged) {
+            (None | Some(Ok(None)), Some(logged)) => Ok((logged, Records::Logged)),
+            (None | Some(Ok(None)), None) => Err(self.missing_records(key)),
+            (Some(Ok(Some(kept))), logged) => Ok(with_logged(kept.clone(), logged.unwrap_or_default())),
+            (Some(Err(error)), _) => Err(error.clone()),
+        }
     }
 
     /// Records that cannot be read may be the only copy of their lines. They stay, and so does their place in the list.
