@@ -33,8 +33,11 @@ impl RunLook {
 
     /// Whether its producer still counts as alive.
     pub(super) fn is_leased(&self, now_seconds: f64) -> bool {
-        let RecordFound::Read { begun_at, lease_seconds: Some(lease), .. } = self.record else { return false };
-        now_seconds < self.look.last_at.unwrap_or(0.0).max(begun_at) + lease
+        let RecordFound::Read { begun_at, lease_seconds: Some(lease), renewed_at, .. } = self.record else {
+            return false;
+        };
+        let last_sign = self.look.last_at.unwrap_or(0.0).max(begun_at).max(renewed_at.unwrap_or(0.0));
+        now_seconds < last_sign + lease
     }
 }
 

@@ -10,6 +10,7 @@ mod progress;
 mod reader;
 mod replay;
 mod seek;
+mod segments;
 mod summary;
 mod writer;
 
@@ -17,7 +18,8 @@ pub use event::JournalEvent;
 pub use open_file_budget::OpenFileBudget;
 pub(crate) use progress::{Attached, Bell};
 pub use reader::{Found, JournalReader, ReadOptions, RunEvents, RunReader, count_lines, read_events};
-pub use replay::{Replay, ReplayLimits, ReplayStatus, replay_session, runs_as_begun};
+pub use replay::{Replay, ReplayLimits, ReplayStatus, replay_session};
+pub use segments::{Segment, runs_as_begun, segments};
 pub use summary::{RunEnd, RunSummary, TerminalEvent, summarize};
 pub(crate) use summary::{end_of, summarize_within};
 pub use writer::{AppendError, Appended, RunJournal};

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::event::JournalEvent;
 use super::reader::{Found, ReadOptions, RunReader};
+use super::segments::{Segment, UnnumberedBy, segments_by};
 use crate::format::DamageKind;
 use crate::limits::{REPLAY_BYTES_MAX, REPLAY_EVENTS_MAX};
 use crate::model::{Cursor, Object, RunId, SessionId};
@@ -73,8 +74,9 @@ impl Default for ReplayLimits {
     }
 }
 
-/// Replays what lies behind a cursor, or everything without one: runs by their first event, then by id. Only runs from
-/// the cursor's on are read, no further than the limits, and each no further than it may be shown.
+/// Replays what comes after a cursor, or everything without one: segments by their numbers, runs without a number by their
+/// first event, then by id. Only segments from the cursor's on are read, no further than the limits, and each run no
+/// further than it may be shown.
 pub fn replay_session(
     storage: &Arc<dyn Storage>,
     session: &SessionId,
@@ -82,17 +84,17 @@ pub fn replay_session(
     limits: ReplayLimits,
     shown: &dyn Fn(&RunId) -> Option<u64>,
 ) -> Result<Replay, StorageError> {
-    let runs = runs_in_order(storage, session)?;
-    let place = match place_of(cursor, &runs) {
+    let segments = segments_by(storage, session, UnnumberedBy::FirstEvent)?;
+    let place = match place_of(cursor, &segments) {
         Ok(place) => place,
         Err(status) => return Ok(Replay { status, events: Vec::new() }),
     };
     let mut collected = Collected { session, limits, shown, bytes: 0, events: Vec::new() };
-    let mut after_seq = place.after_seq;
-    for run in &runs[place.first_run..] {
-        let status = collected.add_run(storage, run, after_seq)?;
+    let mut cursor_seq = place.cursor_seq;
+    for segment in &segments[place.first_segment..] {
+        let status = collected.add_segment(storage, segment, cursor_seq)?;
         match status {
-            ReplayStatus::Ok => after_seq = 0,
+            ReplayStatus::Ok => cursor_seq = 0,
             ReplayStatus::LimitRows | ReplayStatus::LimitBytes => return Ok(collected.into_replay(status)),
             status => return Ok(Replay { status, events: Vec::new() }),
         }
@@ -100,52 +102,20 @@ pub fn replay_session(
     Ok(collected.into_replay(ReplayStatus::Ok))
 }
 
-fn runs_in_order(storage: &Arc<dyn Storage>, session: &SessionId) -> Result<Vec<RunId>, StorageError> {
-    let mut runs = Vec::new();
-    for run in storage.journals(session)? {
-        runs.push((first_event_at(storage, session, &run)?, run));
-    }
-    runs.sort_by(|(a, a_run), (b, b_run)| a.total_cmp(b).then_with(|| a_run.cmp(b_run)));
-    Ok(runs.into_iter().map(|(_, run)| run).collect())
-}
-
-/// A session's runs that have a journal, as they began: by what was noted when they did, which for runs of other programs
-/// is their first event. Costs a look at each run, however long it is.
-pub fn runs_as_begun(storage: &Arc<dyn Storage>, session: &SessionId) -> Result<Vec<RunId>, StorageError> {
-    let mut runs = Vec::new();
-    for run in storage.journals(session)? {
-        let begun_at = match storage.birth(session, &run)? {
-            Some(birth) => birth.begun_at,
-            None => first_event_at(storage, session, &run)?,
-        };
-        runs.push((begun_at, run));
-    }
-    runs.sort_by(|(a, a_run), (b, b_run)| a.total_cmp(b).then_with(|| a_run.cmp(b_run)));
-    Ok(runs.into_iter().map(|(_, run)| run).collect())
-}
-
-/// When a run's first event was written. A run without one comes last.
-fn first_event_at(storage: &Arc<dyn Storage>, session: &SessionId, run: &RunId) -> Result<f64, StorageError> {
-    for found in RunReader::open(storage, session, run, ReadOptions::default())?.into_iter().flatten() {
-        if let Found::Event(JournalEvent { created_at: Some(at), .. }) = found? {
-            return Ok(at);
-        }
-    }
-    Ok(f64::MAX)
-}
-
 /// Where a replay begins.
 struct Place {
-    first_run: usize,
-    after_seq: u64,
+    first_segment: usize,
+    /// The number of the cursor's event; 0 if all of its run is wanted.
+    cursor_seq: u64,
 }
 
-fn place_of(cursor: Option<&Cursor>, runs: &[RunId]) -> Result<Place, ReplayStatus> {
-    let Some(cursor) = cursor else { return Ok(Place { first_run: 0, after_seq: 0 }) };
-    let (Some(run), Some(after_seq)) = (&cursor.run, cursor.seq) else { return Err(ReplayStatus::CursorInvalid) };
+fn place_of(cursor: Option<&Cursor>, segments: &[Segment]) -> Result<Place, ReplayStatus> {
+    let Some(cursor) = cursor else { return Ok(Place { first_segment: 0, cursor_seq: 0 }) };
+    let (Some(run), Some(cursor_seq)) = (&cursor.run, cursor.seq) else { return Err(ReplayStatus::CursorInvalid) };
     let run = RunId::parse(run).map_err(|_| ReplayStatus::CursorInvalid)?;
-    let first_run = runs.iter().position(|known| *known == run).ok_or(ReplayStatus::CursorRunMissing)?;
-    Ok(Place { first_run, after_seq })
+    let holds = |segment: &Segment| segment.run == run && segment.until_seq.is_none_or(|until| cursor_seq <= until);
+    let first_segment = segments.iter().position(holds).ok_or(ReplayStatus::CursorRunMissing)?;
+    Ok(Place { first_segment, cursor_seq })
 }
 
 /// The events found so far.
@@ -158,14 +128,17 @@ struct Collected<'a> {
 }
 
 impl Collected<'_> {
-    /// Adds the events of a run behind a number. An unfinished last line is no trouble: its event was never acknowledged.
-    fn add_run(
+    /// Adds the events of a segment, after the cursor's if that is in it. An unfinished last line is not damage: its event
+    /// was never acknowledged.
+    fn add_segment(
         &mut self,
         storage: &Arc<dyn Storage>,
-        run: &RunId,
-        after_seq: u64,
+        segment: &Segment,
+        cursor_seq: u64,
     ) -> Result<ReplayStatus, StorageError> {
-        let mut is_known = after_seq == 0;
+        let run = &segment.run;
+        let after_seq = segment.after_seq.max(cursor_seq);
+        let mut is_known = cursor_seq == 0;
         let mut expected = after_seq + 1;
         let reader = RunReader::open(storage, self.session, run, ReadOptions::default())?;
         for found in reader.map(|reader| reader.up_to((self.shown)(run))).into_iter().flatten() {
@@ -174,8 +147,8 @@ impl Collected<'_> {
                 Found::Damage(_) => return Ok(ReplayStatus::Malformed),
                 Found::Event(event) => event,
             };
-            is_known |= event.seq == Some(after_seq);
-            if after_seq > 0 && belongs_elsewhere(&event, self.session) {
+            is_known |= event.seq == Some(cursor_seq);
+            if cursor_seq > 0 && belongs_elsewhere(&event, self.session) {
                 return Ok(ReplayStatus::CursorSessionMismatch);
             }
             let Some(seq) = event.seq else { return Ok(ReplayStatus::Malformed) };
@@ -184,6 +157,9 @@ impl Collected<'_> {
             }
             if seq != expected {
                 return Ok(if is_known { ReplayStatus::Noncontiguous } else { ReplayStatus::CursorEventMissing });
+            }
+            if segment.until_seq.is_some_and(|until| until < seq) {
+                break;
             }
             expected += 1;
             if let Some(limit) = self.add(run, event) {

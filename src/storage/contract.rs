@@ -11,6 +11,10 @@
 //! - A journal has one writer. After a failed append that writer does no more and says why, unless the disk was full
 //!   and the next append may find room; a new one begins with what is really there. After a failed sync nothing is
 //!   written any more, to any journal or document, until the storage is opened again.
+//! - A session's stream shows segments of its runs in the order of their numbers, which [`Storage::next_order`] gives and
+//!   no clock decides. A run's first segment begins with its first event and has the run's `order`. Each
+//!   [`Continuation`] says that the events after `after_seq` come later, at the place of its own `order`, because another
+//!   run began in between.
 //! - A deleted session is not there, even if a crash interrupted its removal, and cannot be put or begun again.
 
 use std::fmt;
@@ -95,13 +99,32 @@ pub enum Durability {
     Durable,
 }
 
-/// What is noted of a run when its journal is created.
-#[derive(Debug, Clone, Default)]
+/// What is noted of a run when its journal is created, and what became of it since. [`Storage::create_journal`] stores the
+/// first three; the others are what [`Storage::birth`] reports.
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Birth {
     /// When it began, in seconds.
     pub begun_at: f64,
     /// For how long after its last append an outside producer counts as alive; none if it never does.
     pub lease_seconds: Option<f64>,
+    /// The place of its first segment in the session's stream; none for runs that were begun without a number.
+    pub order: Option<u64>,
+    /// The places of its later segments, by rising `after_seq` and `order`.
+    pub continued: Vec<Continuation>,
+    /// Whether it may take more events. `false` if its journal was removed or its record closed, or if the machine was
+    /// restarted since it began: such a run is fenced for good. A sealed journal is not known here.
+    pub takes_appends: bool,
+    /// When an outside producer last renewed its lease without an event, in seconds. Read for runs with a lease alone.
+    pub renewed_at: Option<f64>,
+}
+
+/// The place of a later segment of a run: its events after a number, up to the next continuation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Continuation {
+    /// The number of the last event before it.
+    pub after_seq: u64,
+    /// Its place in the session's stream.
+    pub order: u64,
 }
 
 /// A process group that works for a run. Noted so that the next writer can end it if this one could not.
@@ -343,4 +366,28 @@ pub trait Storage: Send + Sync + fmt::Debug {
 
     /// Moves a journal to the trash, for good: its run id is not taken again. `false` if there is none.
     fn remove_journal(&self, session: &SessionId, run: &RunId) -> Result<bool, StorageError>;
+
+    /// A number that is greater than every one given before, also before a crash or a power cut, and whatever the clock
+    /// says. Numbers begin at 1 and have gaps. For the place of a segment in a session's stream.
+    fn next_order(&self) -> Result<u64, StorageError>;
+
+    /// Notes, durably, that the events of a run after a number come at a later place of the stream.
+    ///
+    /// One with the same `after_seq` as the last one replaces it. Nothing is noted, and that is not an error, for a run
+    /// that has no record of ours or was removed, for a lower `after_seq` or an `order` that is not greater than those
+    /// noted before, and beyond 64 continuations of one run: later events belong to the last segment then.
+    fn note_continuation(
+        &self,
+        session: &SessionId,
+        run: &RunId,
+        continuation: Continuation,
+    ) -> Result<(), StorageError>;
+
+    /// Notes when an outside producer renewed the lease of its run without an event, so that it is known after the death
+    /// of this process. Not after a power cut: the run takes no more events then. Nothing is noted for a session that
+    /// was deleted or a run without a journal.
+    fn note_renewal(&self, session: &SessionId, run: &RunId, at_seconds: f64) -> Result<(), StorageError>;
+
+    /// Forgets the renewals of a run's lease, because it has ended.
+    fn forget_renewal(&self, session: &SessionId, run: &RunId) -> Result<(), StorageError>;
 }

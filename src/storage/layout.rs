@@ -15,7 +15,7 @@ pub(super) const TEMP_PREFIX: &str = "_tmp-";
 
 /// What lies in the data directory beside the documents.
 const WITHHELD_LIST: &str = "withheld";
-const OUR_FILES: [&str; 3] = ["_lastword.json", "_sessions.index", "_lock"];
+const OUR_FILES: [&str; 4] = ["_lastword.json", "_sessions.index", "_run_order", "_lock"];
 const OUR_DIRECTORIES: [&str; 6] = ["_run_journal", "_commit_log", "_tombstones", "_trash", "_kept", "_groups"];
 
 /// The same for a repair: what such a file holds is still elsewhere, whatever became of the repair.
@@ -61,7 +61,7 @@ impl Layout {
     pub fn is_temp(name: &str) -> bool {
         let is_ours = name.starts_with(TEMP_PREFIX) && !name.contains('.');
         let is_named_so = name.ends_with(".tmp") || name.contains(".tmp.") || name.contains(".tmp-");
-        is_ours || is_named_so && ![".json", ".jsonl", ".run"].iter().any(|end| name.ends_with(end))
+        is_ours || is_named_so && ![".json", ".jsonl", ".run", ".lease"].iter().any(|end| name.ends_with(end))
     }
 
     /// Whether a file of this name was being written by a repair.
@@ -77,7 +77,10 @@ impl Layout {
         match *names_in(relative) {
             [name] => OUR_FILES.contains(&name) || Layout::session_of(name).is_some() || is_our_temp(name),
             ["_run_journal", _, name] => {
-                Layout::run_of(name).is_some() || Layout::run_of_record(name).is_some() || is_our_temp(name)
+                Layout::run_of(name).is_some()
+                    || Layout::run_of_record(name).is_some()
+                    || Layout::run_of_lease_note(name).is_some()
+                    || is_our_temp(name)
             }
             ["_commit_log", name] => Layout::segment_index_of(name).is_some() || name == WITHHELD_LIST,
             ["_tombstones", name] => Layout::session_of(name).is_some(),
@@ -145,6 +148,21 @@ impl Layout {
     /// The run whose record has this file name.
     pub fn run_of_record(name: &str) -> Option<RunId> {
         RunId::parse(name.strip_prefix('_')?.strip_suffix(".run")?).ok()
+    }
+
+    /// When the lease of a run was last renewed without an event.
+    pub fn lease_note(&self, session: &SessionId, run: &RunId) -> PathBuf {
+        self.journals_of(session).join(format!("_{run}.lease"))
+    }
+
+    /// The run whose lease note has this file name.
+    pub fn run_of_lease_note(name: &str) -> Option<RunId> {
+        RunId::parse(name.strip_prefix('_')?.strip_suffix(".lease")?).ok()
+    }
+
+    /// How far the numbers of runs are reserved.
+    pub fn run_order(&self) -> PathBuf {
+        self.root.join("_run_order")
     }
 
     /// The store's identity.

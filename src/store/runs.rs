@@ -281,7 +281,7 @@ impl Store {
             return Err(StoreError::RunTaken { session: session.clone(), run });
         }
         let now = shared.clock.now();
-        let birth = Birth { begun_at: now.seconds(), lease_seconds: turn.lease_seconds };
+        let birth = Birth { begun_at: now.seconds(), lease_seconds: turn.lease_seconds, ..Birth::default() };
         let intent = shared.make_room(&mut document, &turn)?;
         document.set_pending(&run, &pending, now);
         shared.refuse_too_large(&document)?;
@@ -328,7 +328,7 @@ impl Store {
         let _alone = gate.document.lock();
         let journal = match shared.open_journal(&gate, session, run) {
             Err(StoreError::RunNotFound { .. }) => {
-                let birth = Birth { begun_at: shared.clock.now().seconds(), lease_seconds: None };
+                let birth = Birth { begun_at: shared.clock.now().seconds(), ..Birth::default() };
                 let opened = shared.storage.create_journal(session, run, &birth)?;
                 let journal = shared.new_journal(session, run, opened);
                 gate.note_run(&journal);

@@ -3,8 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::FileStorage;
 use super::write::open_plain;
-use super::{FileStorage, revision_of};
 use crate::limits::SIDECAR_BYTES_MAX;
 use crate::model::{Revision, SessionId};
 use crate::storage::contract::{Document, DocumentEntry, DocumentHead, Expected, Put, PutOutcome, Storage};
@@ -106,4 +106,20 @@ impl FileStorage {
         };
         Ok(names.into_iter().filter_map(document).collect())
     }
+}
+
+/// Whether a file has this revision. Makes no text of it: the parts of the revision are read instead.
+pub(super) fn is_revision_of(stat: &FileStat, revision: &Revision) -> bool {
+    let mut parts = revision.as_str().split('-');
+    let mut is_next = |expected: u128| {
+        parts.next().is_some_and(|part| u128::from_str_radix(part, 16).is_ok_and(|found| found == expected))
+    };
+    is_next(stat.inode.into()) && is_next(stat.len.into()) && is_next(stat.modified_nanos as u128)
+}
+
+/// The revision of a file. Each save gives it a later modification time than the file it replaces has, so that no revision
+/// is repeated, also where inodes are reused and the kernel's timestamps are coarse. A change by another program changes
+/// the inode, the length or the time.
+pub(super) fn revision_of(stat: &FileStat) -> Revision {
+    Revision::new(&format!("{:x}-{:x}-{:x}", stat.inode, stat.len, stat.modified_nanos))
 }

@@ -57,13 +57,13 @@ impl FileStorage {
         dir.sync().synced(&folder)
     }
 
-    /// Removes a run's record and its journal, which holds nothing.
+    /// Removes a run's record and its journal, which holds nothing. The lease note goes first: a crash leaves none alone.
     pub(super) fn discard_run_file(&self, session: &SessionId, run: &RunId) -> Result<(), StorageError> {
         let path = self.layout.journal(session, run);
         if optional(self.disk.stat(&path)).attempt("look at", &path)?.is_some_and(|stat| stat.len > 0) {
             return Err(StorageError::RunTaken { session: session.clone(), run: run.clone() });
         }
-        for path in [path, self.layout.run_record(session, run)] {
+        for path in [self.layout.lease_note(session, run), path, self.layout.run_record(session, run)] {
             optional(self.disk.remove_file(&path)).attempt("remove", &path)?;
         }
         // If it holds other runs, it stays.
@@ -91,7 +91,7 @@ impl FileStorage {
     }
 
     /// Whether events of this run may have been seen, although its journal is empty.
-    fn is_taken_by(&self, record: &RunRecord) -> bool {
+    pub(super) fn is_taken_by(&self, record: &RunRecord) -> bool {
         match record.is_foreign {
             true => record.last_seq_floor > 0,
             false => record.removed_at.is_some() || record.is_closed || record.boot_id != self.boot_id,
@@ -150,7 +150,7 @@ impl FileStorage {
     }
 
     fn take_over(&self, session: &SessionId, run: &RunId, last_seq_floor: u64) -> Result<(), StorageError> {
-        let birth = Birth { begun_at: self.clock.now().seconds(), lease_seconds: None };
+        let birth = Birth { begun_at: self.clock.now().seconds(), ..Birth::default() };
         let foreign_until = Some(last_seq_floor);
         self.write_record(session, run, &RunRecord { last_seq_floor, foreign_until, ..self.new_record(&birth) })
     }

@@ -59,6 +59,8 @@ pub enum RecordFound {
         begun_at: f64,
         /// In seconds; none if it never does.
         lease_seconds: Option<f64>,
+        /// When the producer last renewed its lease without an event, in seconds.
+        renewed_at: Option<f64>,
         /// 0 if nothing is known.
         last_seq_floor: u64,
         /// The number after which every line carries a checksum, because we wrote it.
@@ -186,6 +188,7 @@ impl FileStorage {
             Ok(Some(record)) => RecordFound::Read {
                 begun_at: record.begun_at,
                 lease_seconds: record.lease_seconds,
+                renewed_at: record.lease_seconds.and_then(|_| self.renewed_at(session, run).ok().flatten()),
                 last_seq_floor: record.last_seq_floor,
                 checked_after: record.checked_after(),
                 is_removed: record.removed_at.is_some(),

@@ -5,9 +5,11 @@ mod documents;
 mod groups;
 mod index;
 mod journals;
+mod lease;
 mod listing;
 mod log_scan;
 mod options;
+mod order;
 mod overlay;
 mod reader;
 mod record;
@@ -30,9 +32,11 @@ use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 
 pub use self::checks::{IdentityFound, LogFound};
+use self::documents::{is_revision_of, revision_of};
 pub use self::listing::{DirectoryListing, OpenToOthers, RecordFound, RunFound, SessionFound, Strays};
 use self::log_scan::store_of_log;
 pub use self::options::{FilesOptions, Mode, Purpose};
+use self::order::OrderRange;
 use self::overlay::Overlay;
 use self::reader::OwnRuns;
 pub use self::repair_ops::NewJournal;
@@ -43,8 +47,8 @@ use self::withheld::{RunKey, Withheld};
 use self::write::Stamp;
 use super::commit::{CommitOptions, Committer, Latch, Parts};
 use super::contract::{
-    Birth, Document, DocumentEntry, DocumentHead, Durability, JournalBytes, OpenedJournal, ProcessGroup, Put,
-    PutOutcome, Storage,
+    Birth, Continuation, Document, DocumentEntry, DocumentHead, Durability, JournalBytes, OpenedJournal, ProcessGroup,
+    Put, PutOutcome, Storage,
 };
 use super::directories::{Directories, create_root};
 use super::disk::{Disk, FileStat, SharedDisk};
@@ -79,6 +83,8 @@ pub struct FileStorage {
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
     put_gates: Vec<Mutex<()>>,
+    /// The numbers that were reserved for runs.
+    order: Mutex<OrderRange>,
     directories: Arc<Directories>,
     /// Directories that are known to be durable in the one above.
     durable_dirs: Mutex<HashSet<PathBuf>>,
@@ -128,6 +134,7 @@ impl FileStorage {
         let mut storage = FileStorage {
             boot_id: disk.boot_id(),
             directories: Arc::new(Directories::new(watched.clone(), root)),
+            order: Mutex::default(),
             durable_dirs: Mutex::default(),
             suspects: Arc::default(),
             own_runs: Arc::default(),
@@ -516,8 +523,7 @@ impl Storage for FileStorage {
     }
 
     fn birth(&self, session: &SessionId, run: &RunId) -> Result<Option<Birth>, StorageError> {
-        let record = self.readable_record(session, run)?.filter(|record| !record.is_foreign);
-        Ok(record.map(|record| Birth { begun_at: record.begun_at, lease_seconds: record.lease_seconds }))
+        self.recorded_birth(session, run)
     }
 
     fn checked_after(&self, session: &SessionId, run: &RunId) -> Result<Option<u64>, StorageError> {
@@ -536,6 +542,26 @@ impl Storage for FileStorage {
     fn remove_journal(&self, session: &SessionId, run: &RunId) -> Result<bool, StorageError> {
         self.must_write()?;
         self.move_run_to_trash(session, run)
+    }
+
+    fn next_order(&self) -> Result<u64, StorageError> {
+        self.must_write()?;
+        self.take_order()
+    }
+
+    fn note_continuation(&self, session: &SessionId, run: &RunId, noted: Continuation) -> Result<(), StorageError> {
+        self.must_write()?;
+        self.record_continuation(session, run, noted)
+    }
+
+    fn note_renewal(&self, session: &SessionId, run: &RunId, at_seconds: f64) -> Result<(), StorageError> {
+        self.must_write()?;
+        self.write_lease_note(session, run, at_seconds)
+    }
+
+    fn forget_renewal(&self, session: &SessionId, run: &RunId) -> Result<(), StorageError> {
+        self.must_write()?;
+        self.remove_lease_note(session, run)
     }
 }
 
@@ -557,20 +583,4 @@ impl Drop for FileStorage {
 fn left_journals_max(open_files_max: usize) -> usize {
     const PART: usize = 32;
     (open_files_max / PART).clamp(*LEFT_JOURNALS.start(), *LEFT_JOURNALS.end())
-}
-
-/// The same without making a text of it: the parts of the revision are read instead.
-fn is_revision_of(stat: &FileStat, revision: &Revision) -> bool {
-    let mut parts = revision.as_str().split('-');
-    let mut is_next = |expected: u128| {
-        parts.next().is_some_and(|part| u128::from_str_radix(part, 16).is_ok_and(|found| found == expected))
-    };
-    is_next(stat.inode.into()) && is_next(stat.len.into()) && is_next(stat.modified_nanos as u128)
-}
-
-/// The revision of a file. Each save gives it a later modification time than the file it replaces has, so that no revision
-/// is repeated, also where inodes are reused and the kernel's timestamps are coarse. A change by another program changes
-/// the inode, the length or the time.
-fn revision_of(stat: &FileStat) -> Revision {
-    Revision::new(&format!("{:x}-{:x}-{:x}", stat.inode, stat.len, stat.modified_nanos))
 }

@@ -13,7 +13,7 @@ use super::write::open_plain;
 use crate::format::{checksum_of, with_checksum};
 use crate::limits::RECORD_BYTES_MAX;
 use crate::model::{RunId, SessionId};
-use crate::storage::contract::Birth;
+use crate::storage::contract::{Birth, Continuation};
 use crate::storage::disk::Disk;
 use crate::storage::error::{Attempt, StorageError};
 
@@ -41,6 +41,12 @@ pub(super) struct RunRecord {
     /// from records of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) foreign_until: Option<u64>,
+    /// The place of the run's first segment. Absent from records of earlier versions, and of runs that were taken over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) order: Option<u64>,
+    /// The places of its later segments, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) continued: Vec<Continuation>,
 }
 
 /// The keys of records that were written before they had a checksum.
@@ -102,7 +108,28 @@ impl FileStorage {
             is_foreign: false,
             is_closed: false,
             foreign_until: Some(0),
+            order: birth.order,
+            continued: Vec::new(),
         }
+    }
+
+    /// What is known of a run that this program began or has taken over.
+    pub(super) fn recorded_birth(&self, session: &SessionId, run: &RunId) -> Result<Option<Birth>, StorageError> {
+        let Some(record) = self.readable_record(session, run)?.filter(|record| !record.is_foreign) else {
+            return Ok(None);
+        };
+        let renewed_at = match record.lease_seconds {
+            Some(_) => self.renewed_at(session, run)?,
+            None => None,
+        };
+        Ok(Some(Birth {
+            begun_at: record.begun_at,
+            lease_seconds: record.lease_seconds,
+            order: record.order,
+            takes_appends: !self.is_taken_by(&record),
+            renewed_at,
+            continued: record.continued,
+        }))
     }
 
     /// The record of a run. A damaged one is an error: the run may have been removed.

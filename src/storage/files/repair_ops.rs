@@ -230,7 +230,7 @@ impl FileStorage {
         is_ours: bool,
     ) -> Result<(), StorageError> {
         self.must_repair()?;
-        let birth = Birth { begun_at: self.clock.now().seconds(), lease_seconds: None };
+        let birth = Birth { begun_at: self.clock.now().seconds(), ..Birth::default() };
         let path = self.layout.run_record(session, run);
         let record = match self.read_record(session, run) {
             Ok(Some(record)) => record,

@@ -159,16 +159,19 @@ impl FileStorage {
     /// Removes one journal. Its record stays, so that its id is not taken again; the record is durable before the
     /// journal moves, so that a crash leaves the journal or its removal.
     pub(super) fn move_run_to_trash(&self, session: &SessionId, run: &RunId) -> Result<bool, StorageError> {
+        let _one_at_a_time = self.put_gate(session);
         let path = self.layout.journal(session, run);
         if optional(self.disk.stat(&path)).attempt("look at", &path)?.is_none() {
             return Ok(false);
         }
         let now = self.clock.now().seconds();
         let known = self.readable_record(session, run)?;
-        let mut record = known.unwrap_or_else(|| self.new_record(&Birth { begun_at: now, lease_seconds: None }));
+        let mut record = known.unwrap_or_else(|| self.new_record(&Birth { begun_at: now, ..Birth::default() }));
         record.removed_at = Some(now);
         self.secure_journals_of(session)?;
         self.write_record(session, run, &record)?;
+        // One that stays does no harm: the run takes no more events.
+        let _ = self.remove_lease_note(session, run);
         let folder = self.layout.trash_of(session, &uuid4(&*self.entropy));
         self.ensure_dirs(&folder)?;
         self.move_part(&path, &folder.join(format!("{run}.jsonl")))?;

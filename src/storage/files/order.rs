@@ -1,0 +1,183 @@
+//! The store-wide counter of runs: numbers that only grow, across restarts and whatever the clock says.
+//!
+//! `_run_order` says up to which number a writer may have given numbers out. A writer reserves a range in it, durably,
+//! before it gives out the first of them. A crash loses the rest of a range: numbers have gaps and never repeat.
+
+use serde::{Deserialize, Serialize};
+
+use super::record::RunRecord;
+use super::write::open_plain;
+use super::{FileStorage, Storage};
+use crate::format::{checksum_of, with_checksum};
+use crate::limits::{RECORD_BYTES_MAX, SEQ_MAX};
+use crate::model::{RunId, SessionId};
+use crate::storage::contract::Continuation;
+use crate::storage::disk::DirEntry;
+use crate::storage::error::{Attempt, StorageError, optional};
+use crate::storage::layout::Layout;
+
+/// How many numbers one write of the file reserves.
+const RESERVED_AT_ONCE: u64 = 1024;
+
+/// How many numbers are left out if the file is lost and not every record can be read: more than runs were ever begun.
+const LEFT_OUT_IF_UNSURE: u64 = 1 << 32;
+
+/// How many continuations one run's record holds.
+pub(super) const CONTINUATIONS_MAX: usize = 64;
+
+/// The numbers that this writer may give out without another write.
+#[derive(Debug, Default)]
+pub(super) struct OrderRange {
+    /// The last number that was given out; before the first call nothing is reserved and both are 0.
+    last: u64,
+    reserved_until: u64,
+}
+
+/// The contents of `_run_order`.
+#[derive(Debug, Serialize, Deserialize)]
+struct Reservation {
+    reserved_until: u64,
+}
+
+impl Reservation {
+    fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = with_checksum(serde_json::to_vec(self).expect("a number becomes JSON"));
+        bytes.push(b'\n');
+        bytes
+    }
+
+    /// Nothing if it is damaged.
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let line = bytes.trim_ascii_end();
+        let found = (checksum_of(line) == Some(true)).then(|| serde_json::from_slice::<Reservation>(line).ok())?;
+        found.filter(|found| found.reserved_until <= SEQ_MAX)
+    }
+}
+
+impl FileStorage {
+    /// The next number. A crash at any operation leaves the old reservation or the new one, whole, and no number was
+    /// given out above the one that is durable.
+    pub(super) fn take_order(&self) -> Result<u64, StorageError> {
+        let mut range = self.order.lock();
+        if range.last == range.reserved_until {
+            let last = if range.reserved_until == 0 { self.last_reserved()? } else { range.reserved_until };
+            *range = self.reserve_after(last)?;
+        }
+        range.last += 1;
+        Ok(range.last)
+    }
+
+    fn reserve_after(&self, last: u64) -> Result<OrderRange, StorageError> {
+        let reserved_until = last + RESERVED_AT_ONCE;
+        self.replace(&self.layout.run_order(), &Reservation { reserved_until }.to_bytes())?;
+        Ok(OrderRange { last, reserved_until })
+    }
+
+    /// The highest number that may have been given out. If the file is missing or damaged, all records are read for it
+    /// once, and the next reservation replaces the file.
+    fn last_reserved(&self) -> Result<u64, StorageError> {
+        match self.read_reservation() {
+            Ok(Some(found)) => Ok(found.reserved_until),
+            Ok(None) => self.highest_recorded(),
+            Err(error) if error.is_of_one_object() => self.highest_recorded(),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn read_reservation(&self) -> Result<Option<Reservation>, StorageError> {
+        let path = self.layout.run_order();
+        let Some((file, stat)) = open_plain(&*self.disk, &path)? else { return Ok(None) };
+        let bytes = file.into_bytes(stat.len.min(RECORD_BYTES_MAX) as usize).attempt("read", &path)?;
+        Ok(Reservation::parse(&bytes))
+    }
+
+    /// The highest number in any run's record. A directory without journals costs one look.
+    fn highest_recorded(&self) -> Result<u64, StorageError> {
+        let mut search = OrderSearch { storage: self, highest: 0, has_read_all: true };
+        search.visit_sessions()?;
+        Ok(if search.has_read_all { search.highest } else { search.highest + LEFT_OUT_IF_UNSURE })
+    }
+
+    /// Adds a continuation to a run's record. A crash leaves the old record or the new one, whole.
+    pub(super) fn record_continuation(
+        &self,
+        session: &SessionId,
+        run: &RunId,
+        continuation: Continuation,
+    ) -> Result<(), StorageError> {
+        let _one_at_a_time = self.put_gate(session);
+        if self.is_deleted(session)? {
+            return Ok(());
+        }
+        match self.readable_record(session, run)?.and_then(|record| record.continued_by(continuation)) {
+            Some(record) => self.write_record(session, run, &record),
+            None => Ok(()),
+        }
+    }
+}
+
+impl RunRecord {
+    /// This record with another continuation; nothing if it cannot have it. One after which nothing was appended is
+    /// replaced by the next: it has no events.
+    fn continued_by(mut self, continuation: Continuation) -> Option<RunRecord> {
+        if self.is_foreign || self.removed_at.is_some() {
+            return None;
+        }
+        let last = self.continued.last().copied();
+        let follows = last.is_none_or(|last| last.after_seq <= continuation.after_seq);
+        let is_later = self.highest_order().is_none_or(|highest| highest < continuation.order);
+        if last.is_some_and(|last| last.after_seq == continuation.after_seq) {
+            self.continued.pop();
+        }
+        let has_room = self.continued.len() < CONTINUATIONS_MAX;
+        self.continued.push(continuation);
+        (follows && is_later && has_room).then_some(self)
+    }
+
+    /// The highest number in this record.
+    fn highest_order(&self) -> Option<u64> {
+        self.continued.iter().map(|continuation| continuation.order).chain(self.order).max()
+    }
+}
+
+/// A search of all records for the highest number. What cannot be read is passed over.
+struct OrderSearch<'s> {
+    storage: &'s FileStorage,
+    highest: u64,
+    has_read_all: bool,
+}
+
+impl OrderSearch<'_> {
+    fn visit_sessions(&mut self) -> Result<(), StorageError> {
+        let (disk, layout) = (&self.storage.disk, &self.storage.layout);
+        let folder = layout.journals();
+        let names = self.read_or_pass(optional(disk.read_dir(&folder)).attempt("list", &folder))?;
+        let is_folder = |entry: &DirEntry| entry.is_dir || entry.is_link;
+        for entry in names.unwrap_or_default().into_iter().filter(is_folder) {
+            if let Ok(session) = SessionId::parse(&entry.name) {
+                self.visit_records(&session)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn visit_records(&mut self, session: &SessionId) -> Result<(), StorageError> {
+        let folder = self.storage.layout.journals_of(session);
+        let names = self.read_or_pass(optional(self.storage.disk.read_dir(&folder)).attempt("list", &folder))?;
+        for run in names.unwrap_or_default().iter().filter_map(|entry| Layout::run_of_record(&entry.name)) {
+            let record = self.read_or_pass(self.storage.read_record(session, &run))?;
+            self.highest = self.highest.max(record.and_then(|record| record.highest_order()).unwrap_or(0));
+        }
+        Ok(())
+    }
+
+    fn read_or_pass<T>(&mut self, read: Result<Option<T>, StorageError>) -> Result<Option<T>, StorageError> {
+        match read {
+            Err(error) if error.is_of_one_object() => {
+                self.has_read_all = false;
+                Ok(None)
+            }
+            read => read,
+        }
+    }
+}
