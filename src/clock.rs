@@ -136,6 +136,25 @@ impl Clock for ManualClock {
     }
 }
 
+/// A monotonic clock that stands still until it is advanced, for tests.
+#[derive(Debug, Default)]
+pub struct ManualSteady {
+    micros: AtomicI64,
+}
+
+impl ManualSteady {
+    /// Shows a later moment from now on.
+    pub fn advance(&self, by: Duration) {
+        self.micros.fetch_add(by.as_micros() as i64, Ordering::SeqCst);
+    }
+}
+
+impl Steady for ManualSteady {
+    fn now(&self) -> Duration {
+        Duration::from_micros(self.micros.load(Ordering::SeqCst) as u64)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,6 +3,7 @@
 //! Sessions are JSON files, every streamed answer has an append-only journal, and what was acknowledged is there after
 //! `kill -9`. Start with [`Store`]; `docs/architecture.md` shows the house, `docs/format.md` every byte on disk.
 
+mod awake;
 pub mod cache;
 #[cfg(feature = "client")]
 pub mod client;
@@ -30,13 +31,13 @@ pub use journal::{
     AppendError, Appended, Found, JournalEvent, ReadOptions, Replay, ReplayStatus, RunEvents, RunReader, RunSummary,
 };
 pub use model::{
-    Context, ContextCall, ContextMessage, Cursor, Event, List, Metadata, Revision, Row, RunId, Session, SessionId,
-    Summary, ToolCard, ToolOutcome, ToolResult,
+    Context, ContextCall, ContextMessage, Cursor, Event, List, Metadata, Revision, Row, RunEnd, RunId, RunState,
+    Session, SessionId, Summary, ToolCard, ToolOutcome, ToolResult,
 };
 pub use recovery::RecoveryOptions;
 pub use sidecar::{SaveIntent, SaveOptions, SidecarError};
 pub use storage::{CommitOptions, Durability, Durable, Finding, StorageError, Ticket};
 pub use store::{
-    After, Again, Change, Follow, Freshness, KeptAlive, Listed, NewSession, Options, Outcome, Page, Run, Store,
-    StoreError, UserTurn,
+    After, Again, Change, Follow, Freshness, KeptAlive, Listed, Liveness, NewSession, Options, Outcome, Page, Run,
+    Store, StoreError, UserTurn,
 };

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use lastword::clock::{ManualClock, Timestamp};
 use lastword::format::{EventRef, LineShape, Record, Scanner};
 use lastword::model::fold::{Folder, Provenance};
-use lastword::model::{TerminalState, is_truthy, normal_form, python_text};
+use lastword::model::{RunEnd, is_truthy, normal_form, python_text};
 use lastword::{Cursor, NewSession, Options, RunId, RunSummary, SaveIntent, SaveOptions, SessionId, Store};
 use serde_json::{Value, json};
 
@@ -84,7 +84,7 @@ fn covers(found: &Value, expected: &Value) -> bool {
 fn terminal_states_are_the_recorded_ones() {
     for case in vectors("terminal_state.json") {
         let payload = case["payload"].to_string();
-        let state = TerminalState::of(case["event"].as_str().unwrap(), &payload).map(TerminalState::as_str);
+        let state = RunEnd::of(case["event"].as_str().unwrap(), &payload).map(RunEnd::as_str);
         assert_eq!(state, case["state"].as_str(), "{case}");
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 /// Layers from bottom to top. A file may name its own layer and those before it.
 const LAYERS: &[&[&str]] = &[
-    &["limits", "clock", "entropy", "meter", "model"],
+    &["limits", "clock", "awake", "entropy", "meter", "model"],
     &["format"],
     &["storage"],
     &["journal", "sidecar", "index"],
@@ -33,7 +33,7 @@ const KEPT_TO: &[(&str, &[&str], &str)] = &[
     ),
     ("getrandom", &["src/entropy.rs"], "randomness is an argument"),
     ("tokio::time", &["src/run/sleep.rs", "src/client/wait.rs", "src/http/time.rs"], "one place waits"),
-    ("std::thread", &["src/storage", "src/doctor", "src/cli/bench"], "a run is a task"),
+    ("std::thread", &["src/storage", "src/doctor", "src/store/liveness/timer.rs", "src/cli/bench"], "a run is a task"),
     ("thread::sleep", &[], "wait on a notification with a time limit"),
     ("println!", &["src/cli"], "the library never touches the terminal"),
     ("process::exit", &[], "exit codes are returned"),

@@ -6,7 +6,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use lastword::run::{BudgetSettings, Config, DemoRunner, RunEnd, StartError, Started, SuperviseError, Supervisor};
+use lastword::run::{
+    BudgetSettings, Config, DemoRunner, RunFailure, RunReport, StartError, Started, SuperviseError, Supervisor,
+};
 use lastword::{After, RunId, SessionId, Store, UserTurn};
 
 use super::failure::{Failure, with_causes};
@@ -100,7 +102,7 @@ async fn answer(
 /// A run that was seen to its end.
 struct Seen {
     /// Nothing if somebody did not want to wait for it.
-    end: Option<RunEnd>,
+    end: Option<RunReport>,
     /// Whether it was asked for more than once.
     is_hurried: bool,
 }
@@ -166,14 +168,15 @@ async fn obey(supervisor: &Supervisor, run: &RunId, wish: Wish) {
 }
 
 /// Says how a run ended.
-pub(super) fn tell(end: RunEnd) -> Result<(), Failure> {
-    match end {
-        RunEnd::Completed => Ok(()),
-        RunEnd::Stopped => Err(Failure::No("stopped; what had arrived is kept".to_owned())),
-        RunEnd::Failed { kind, message } => {
+pub(super) fn tell(report: RunReport) -> Result<(), Failure> {
+    let is_stopped = report.is_stopped();
+    match (report.end, report.failure) {
+        (Err(error), _) => Err(error.into()),
+        (Ok(_), Some(RunFailure { kind, message })) => {
             Err(Failure::No(format!("the answer failed ({kind}): {}", output::plain(&message))))
         }
-        RunEnd::Unwritten(error) => Err(error.into()),
+        _ if is_stopped => Err(Failure::No("stopped; what had arrived is kept".to_owned())),
+        _ => Ok(()),
     }
 }
 

@@ -140,7 +140,8 @@ pub(super) fn run(context: &Context, args: Args) -> Result<(), Failure> {
     configured.options.command_files_max = shares.commands;
     let durability = settings.durability.unwrap_or(Lasting::Buffered).into();
     let on_finding = OnFinding::new(|finding| tracing::error!(code = finding.code, "{}", finding.message));
-    let store_options = Options { durability, on_finding: Some(on_finding), ..context.options() };
+    let on_finding = Some(on_finding);
+    let store_options = Options { durability, on_finding, serves_producers: true, ..context.options() };
     let store = lastword::Store::open(&context.data, store_options.with_shares(shares))?;
     greet(&store);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();

@@ -36,7 +36,7 @@ pub use self::sessions::{
     Change, Created, Document, IfMatch, ListQuery, ListedSession, RowsQuery, SessionPage, UnreadableSession,
 };
 pub use self::token::Token;
-pub use self::told::{RunEnded, SentEvent, Told};
+pub use self::told::{EndNotice, SentEvent, Told};
 
 /// How a server is talked to.
 #[derive(Debug, Clone)]

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use super::told::{RunEnded, SentEvent, Told};
+use super::told::{EndNotice, SentEvent, Told};
 use crate::format::sse::Sent;
 use crate::model::{Cursor, Object, RunId, SeenSeqs};
 
@@ -170,7 +170,7 @@ impl Resume {
             (Some(run), _) | (None, Scope::Run(run)) => run.clone(),
         };
         self.check_run(&run)?;
-        let end = RunEnded { run, last_seq: notice.last_seq, state: notice.text("state") };
+        let end = EndNotice { run, last_seq: notice.last_seq, state: notice.text("state") };
         if let Some(why) = self.is_early(&end) {
             return Ok(Step::Again(why));
         }
@@ -181,7 +181,7 @@ impl Resume {
 
     /// An end before the last event would leave events out. A server that says the same twice is believed: a damaged
     /// journal may have lost what it counts.
-    fn is_early(&mut self, end: &RunEnded) -> Option<String> {
+    fn is_early(&mut self, end: &EndNotice) -> Option<String> {
         let last = end.last_seq.filter(|_| end.is_in_journal())?;
         let highest = self.seen(&end.run).highest;
         if last <= highest || self.early_end.replace((highest, last)) == Some((highest, last)) {

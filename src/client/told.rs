@@ -1,6 +1,6 @@
 //! What a follower is told: events, and what happened to the stream of them.
 
-use crate::model::{Object, RunId, TerminalState};
+use crate::model::{Object, RunEnd, RunId, RunState};
 
 /// One thing that a follower is told.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub enum Told {
         last_seq: Option<u64>,
     },
     /// A run has ended.
-    Ended(RunEnded),
+    Ended(EndNotice),
     /// The session was deleted. Nothing follows.
     Deleted,
     /// The connection broke before there was any event to go on from, so what happened meanwhile is not told. Only
@@ -55,14 +55,14 @@ impl SentEvent {
     }
 
     /// How the run ended with it; nothing if it did not.
-    pub fn terminal_state(&self) -> Option<TerminalState> {
-        TerminalState::of(&self.name, &self.payload().unwrap_or_default())
+    pub fn terminal_state(&self) -> Option<RunEnd> {
+        RunEnd::of(&self.name, &self.payload().unwrap_or_default())
     }
 }
 
-/// How a run ended.
+/// The notice that a run has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RunEnded {
+pub struct EndNotice {
     /// The run.
     pub run: RunId,
     /// Its last event.
@@ -71,7 +71,12 @@ pub struct RunEnded {
     pub state: String,
 }
 
-impl RunEnded {
+impl EndNotice {
+    /// The state of the run; none for a word that this version does not know.
+    pub fn run_state(&self) -> Option<RunState> {
+        RunState::parse(&self.state)
+    }
+
     /// Whether it ended by an event that is in its journal.
     pub(super) fn is_in_journal(&self) -> bool {
         !matches!(self.state.as_str(), "deleted" | "unknown")

@@ -5,9 +5,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::ops::RangeInclusive;
 
 use crate::format::{Damage, DamageKind, EventRef, Ids, LineShape, Record, Scanner, with_checksum_restored};
-use crate::journal::RunEnd;
+use crate::journal::TerminalScan;
 use crate::limits::{DOCTOR_PLACES_MAX, LINE_BYTES_MAX, READ_CHUNK_BYTES};
-use crate::model::{RunId, SeenSeqs, SessionId, TerminalState};
+use crate::model::{RunEnd, RunId, SeenSeqs, SessionId};
 use crate::storage::{JournalBytes, StorageError};
 
 /// Numbers that are missing.
@@ -90,7 +90,7 @@ pub(super) struct JournalLook {
     pub(super) incomplete: Several,
     /// All numbers.
     pub(super) seen: SeenSeqs,
-    pub(super) end: RunEnd,
+    pub(super) end: TerminalScan,
     /// The highest number that was ever given to an event, as far as can be known.
     pub(super) last_seq: u64,
     /// The highest number that an event here has.
@@ -119,7 +119,7 @@ impl JournalLook {
             true => self.spoilt.push(event.offset),
             false => self.unchecked.add(event.offset),
         }
-        let says_end = || TerminalState::of(&event.name, event.payload.unwrap_or("null")).is_some();
+        let says_end = || RunEnd::of(&event.name, event.payload.unwrap_or("null")).is_some();
         if event.payload.is_none() || event.name.is_empty() || !event.is_terminal() && says_end() {
             self.incomplete.add(event.offset);
         }

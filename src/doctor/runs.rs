@@ -1,6 +1,7 @@
 //! What is to be said of one run: its record and its journal.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::finding::{Code, Finding, Severity, Words};
 use super::journal::{Gap, JournalLook, Repeat, Several, Which, look_through};
@@ -10,7 +11,9 @@ use super::ward::{Examined, Treatment, Ward};
 use crate::format::{Damage, DamageKind, Scanner};
 use crate::limits::DOCTOR_FINDINGS_PER_JOURNAL_MAX;
 use crate::model::{RunId, SessionId};
+use crate::recovery::RecoveryOptions;
 use crate::storage::{RecordFound, RunFound, StorageError, with_cause};
+use crate::store::{Began, Journal, LastSign, LeaseFacts, Liveness, Now, Origin, RunFacts, judge};
 
 const CUT: &str = "cut the damaged bytes out, and keep the journal as it is now in _kept";
 const PUT_RIGHT: &str = "put the checksum right, and keep the journal as it is now in _kept";
@@ -31,13 +34,23 @@ impl RunLook {
         Which { session, run: &self.run, checked_after: self.record.checked_after() }
     }
 
-    /// Whether its producer still counts as alive.
-    pub(super) fn is_leased(&self, now_seconds: f64) -> bool {
-        let RecordFound::Read { begun_at, lease_seconds: Some(lease), renewed_at, .. } = self.record else {
-            return false;
-        };
+    /// Whether its producer still counts as alive, by the rule of a full read in a process that has just begun.
+    pub(super) fn is_live(&self, now_seconds: f64) -> bool {
+        let RecordFound::Read { begun_at, lease_seconds, renewed_at, .. } = self.record else { return false };
         let last_sign = self.look.last_at.unwrap_or(0.0).max(begun_at).max(renewed_at.unwrap_or(0.0));
-        now_seconds < last_sign + lease
+        let lease = |seconds| LeaseFacts { seconds, last_sign: LastSign::Wall(last_sign) };
+        let facts = RunFacts {
+            is_session_deleted: false,
+            journal: if self.look.end.seal.is_sealed() { Journal::Sealed } else { Journal::Unsealed },
+            origin: Origin::Ours { takes_appends: true },
+            is_held: false,
+            is_awaited: true,
+            lease: lease_seconds.map(lease),
+            began: Began::Wall(begun_at),
+        };
+        let grace = RecoveryOptions::default().grace;
+        let now = Now { awake: Duration::ZERO, wall: now_seconds, holder_began: now_seconds, grace };
+        matches!(judge(&facts, &now), Liveness::Live { .. })
     }
 }
 
@@ -178,7 +191,7 @@ impl Ward<'_> {
     }
 
     fn dead_run(&self, run: &RunLook) -> Option<Place> {
-        if self.is_live || run.look.end.seal.is_sealed() || run.is_leased(self.now.seconds()) {
+        if self.is_live || run.look.end.seal.is_sealed() || run.is_live(self.now.seconds()) {
             return None;
         }
         let message = match run.look.events {

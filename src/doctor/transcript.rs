@@ -8,8 +8,8 @@ use super::runs::RunLook;
 use super::ward::{Examined, IndexSays, NewDocument, Treatment, Ward};
 use crate::format::{encode, read_session};
 use crate::model::marker::{FoldedUpTo, folded_up_to, is_interrupted, set_folded_records};
-use crate::model::{List, NotAList, RunId, Session, SessionId, Summary, ToolCard};
-use crate::recovery::{Ending, Evidence, Facts, GivenUp, Plan, Step, Watch, given_up, hope_again, plan};
+use crate::model::{List, NotAList, RunEnd, RunId, Session, SessionId, Summary, ToolCard};
+use crate::recovery::{Evidence, Facts, GivenUp, Plan, Step, Watch, given_up, hope_again, plan};
 
 /// A session, and what it should be.
 pub(super) struct Transcript<'w> {
@@ -186,7 +186,7 @@ impl<'w> Transcript<'w> {
         }
         let run = self.before.active_run().filter(|_| watch.is_pending && !self.ward.is_live)?;
         let now = self.ward.now.seconds();
-        if self.runs.iter().any(|known| known.run.as_str() == run && known.is_leased(now)) {
+        if self.runs.iter().any(|known| known.run.as_str() == run && known.is_live(now)) {
             return None;
         }
         let message = format!("a message waits for run {run}, and nobody works on it");
@@ -394,7 +394,10 @@ impl<'w> Transcript<'w> {
 }
 
 fn tells_something(evidence: &Evidence) -> bool {
-    evidence.has_output() || evidence.error_row.is_some() || evidence.is_ours || evidence.ending == Ending::Stopped
+    evidence.has_output()
+        || evidence.error_row.is_some()
+        || evidence.is_ours
+        || evidence.ending == Some(RunEnd::InterruptedByUser)
 }
 
 fn points_at_answer(session: &Session, index: usize) -> bool {

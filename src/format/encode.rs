@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::checksum::{CRC_KEY, checksum_digits};
 use super::line::LineShape;
 use crate::clock::Timestamp;
-use crate::model::{Event, RunId, SessionId, TerminalState, quote};
+use crate::model::{Event, RunEnd, RunId, SessionId, quote};
 
 /// Writes the lines of one run.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub struct LineEncoder {
 #[derive(Debug, Default)]
 struct Draft {
     name: Cow<'static, str>,
-    terminal: Option<TerminalState>,
+    terminal: Option<RunEnd>,
     bytes: Vec<u8>,
     /// Where the event's number stands, twice.
     seqs: [Range<usize>; 2],
@@ -145,7 +145,7 @@ fn spelt(name: &str) -> Cow<'_, str> {
     Cow::Owned(literal[1..literal.len() - 1].to_owned())
 }
 
-fn push_terminal(state: Option<TerminalState>, out: &mut Vec<u8>) {
+fn push_terminal(state: Option<RunEnd>, out: &mut Vec<u8>) {
     match state {
         None => out.extend_from_slice(b",\"terminal\":false,\"terminal_state\":null"),
         Some(state) => {

@@ -16,10 +16,10 @@ mod writer;
 
 pub use event::JournalEvent;
 pub use open_file_budget::OpenFileBudget;
-pub(crate) use progress::{Attached, Bell};
+pub(crate) use progress::{AppendWaker, Attached};
 pub use reader::{Found, JournalReader, ReadOptions, RunEvents, RunReader, count_lines, read_events};
 pub use replay::{Replay, ReplayLimits, ReplayStatus, replay_session};
 pub use segments::{Segment, runs_as_begun, segments};
-pub use summary::{RunEnd, RunSummary, TerminalEvent, summarize};
+pub use summary::{RunSummary, TerminalEvent, TerminalScan, summarize};
 pub(crate) use summary::{end_of, summarize_within};
 pub use writer::{AppendError, Appended, RunJournal};

@@ -3,16 +3,15 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
-use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 
 /// The visible extent of a journal that is being written in this process.
 ///
 /// No wake-up is lost, and an append without followers needs no barrier for that: a follower is counted under the
-/// journal's pen, and so is seen by every writer that holds the pen after it. A writer that sees one stores the extent,
-/// passes the gate and notifies; a follower looks at the extent and begins to wait without leaving the gate in between.
-/// Whoever settles a ticket holds no pen, and has a barrier instead.
+/// journal's pen, and so is seen by every writer that holds the pen after it. A writer that sees one stores the extent and
+/// calls the wakers; a follower attaches before it looks at the extent. The thread that settles a ticket holds no pen, and
+/// has a barrier instead.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     extent: AtomicU64,
@@ -22,19 +21,24 @@ pub(crate) struct Progress {
     held_back: Mutex<u64>,
     has_ended: AtomicBool,
     followers: AtomicUsize,
-    /// Passed before anybody is woken; holds those who are rung for.
-    gate: Mutex<Vec<Bell>>,
-    changed: Condvar,
+    /// One for each follower.
+    wakers: Mutex<Vec<AppendWaker>>,
     to_be_told: Mutex<Vec<OnEnd>>,
 }
 
-/// What is rung whenever there may be more. Rung with locks held: it must neither wait nor use the store.
+/// Wakes a reader whenever there may be more. Called with locks held: it must neither wait nor use the store.
 #[derive(Clone)]
-pub(crate) struct Bell(pub(crate) Arc<dyn Fn() + Send + Sync>);
+pub(crate) struct AppendWaker(pub(crate) Arc<dyn Fn() + Send + Sync>);
 
-impl fmt::Debug for Bell {
+impl AppendWaker {
+    pub(crate) fn wake(&self) {
+        (self.0)();
+    }
+}
+
+impl fmt::Debug for AppendWaker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Bell")
+        f.write_str("AppendWaker")
     }
 }
 
@@ -118,15 +122,7 @@ impl Progress {
 
     fn wake(&self) {
         if self.followers.load(Ordering::Relaxed) > 0 {
-            self.gate.lock().iter().for_each(|Bell(ring)| ring());
-            self.changed.notify_all();
-        }
-    }
-
-    fn wait_beyond(&self, seen: u64, limit: Duration) {
-        let mut gate = self.gate.lock();
-        if self.extent.load(Ordering::Acquire) <= seen && !self.has_ended.load(Ordering::Acquire) {
-            self.changed.wait_for(&mut gate, limit);
+            self.wakers.lock().iter().for_each(AppendWaker::wake);
         }
     }
 }
@@ -135,28 +131,16 @@ impl Progress {
 #[derive(Debug)]
 pub(crate) struct Attached {
     progress: Arc<Progress>,
-    bell: Option<Bell>,
+    waker: AppendWaker,
 }
 
 impl Attached {
-    /// To be called with the journal's pen held.
-    pub(super) fn new(progress: &Arc<Progress>) -> Self {
+    /// Wakes the follower from now on whenever there is more. To be called with the journal's pen held.
+    pub(super) fn new(progress: &Arc<Progress>, waker: AppendWaker) -> Self {
+        progress.wakers.lock().push(waker.clone());
         progress.followers.fetch_add(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);
-        Attached { progress: progress.clone(), bell: None }
-    }
-
-    /// The same, and the bell is rung from now on whenever there is more. To be called with the journal's pen held.
-    pub(super) fn with_bell(progress: &Arc<Progress>, bell: Option<Bell>) -> Self {
-        progress.gate.lock().extend(bell.clone());
-        let mut attached = Self::new(progress);
-        attached.bell = bell;
-        attached
-    }
-
-    /// One that follows nothing, and waits without ever being woken.
-    pub(crate) fn to_nothing() -> Self {
-        Self::new(&Arc::default())
+        Attached { progress: progress.clone(), waker }
     }
 
     /// Whether this is what it follows.
@@ -168,26 +152,15 @@ impl Attached {
     pub(crate) fn extent(&self) -> u64 {
         self.progress.extent.load(Ordering::Acquire)
     }
-
-    /// Whether nothing more will come.
-    pub(crate) fn has_ended(&self) -> bool {
-        self.progress.has_ended.load(Ordering::Acquire)
-    }
-
-    /// Waits until there is more than a reader has seen, the journal has ended, or the time is up.
-    pub(crate) fn wait_beyond(&self, seen: u64, limit: Duration) {
-        self.progress.wait_beyond(seen, limit);
-    }
 }
 
 impl Drop for Attached {
     fn drop(&mut self) {
-        if let Some(Bell(own)) = &self.bell {
-            let mut bells = self.progress.gate.lock();
-            if let Some(at) = bells.iter().position(|Bell(bell)| Arc::ptr_eq(bell, own)) {
-                bells.swap_remove(at);
-            }
+        let mut wakers = self.progress.wakers.lock();
+        if let Some(at) = wakers.iter().position(|AppendWaker(waker)| Arc::ptr_eq(waker, &self.waker.0)) {
+            wakers.swap_remove(at);
         }
+        drop(wakers);
         self.progress.followers.fetch_sub(1, Ordering::Relaxed);
     }
 }

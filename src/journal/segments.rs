@@ -17,6 +17,8 @@ pub struct Segment {
     pub after_seq: u64,
     /// And with no greater numbers than this; none for the run's last segment.
     pub until_seq: Option<u64>,
+    /// Its place in the session's stream; 0 for a run that was begun without a number.
+    pub order: u64,
 }
 
 /// The time that places a run without a number.
@@ -78,8 +80,8 @@ fn segments_of(run: RunId, time: f64, birth: &Birth) -> Vec<Placed> {
     }
     let until = places.iter().skip(1).map(|next| Some(next.after_seq)).chain([None]);
     let placed = |(place, until_seq): (&Continuation, Option<u64>)| {
-        let segment = Segment { run: run.clone(), after_seq: place.after_seq, until_seq };
-        Placed { segment, time, order: place.order }
+        let Continuation { after_seq, order } = *place;
+        Placed { segment: Segment { run: run.clone(), after_seq, until_seq, order }, time, order }
     };
     places.iter().zip(until).map(placed).collect()
 }

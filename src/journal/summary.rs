@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::reader::JournalReader;
 use crate::format::{EventRef, Record};
-use crate::model::{RunId, SessionId, TerminalState, text_of};
+use crate::model::{RunEnd, RunId, SessionId, text_of};
 use crate::storage::{Seal, Storage, StorageError};
 
 /// The event that decides how a run ended.
@@ -25,20 +25,20 @@ pub struct TerminalEvent {
 impl TerminalEvent {
     /// Whether the run surely ended by itself.
     pub fn is_completed(&self) -> bool {
-        self.is_own && self.state == TerminalState::Completed.as_str()
+        self.is_own && self.state == RunEnd::Completed.as_str()
     }
 }
 
 /// How a run ended, as far as its events were looked at.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct RunEnd {
+pub struct TerminalScan {
     /// The event that decides it.
     pub terminal: Option<TerminalEvent>,
     /// Whether the journal takes more events.
     pub seal: Seal,
 }
 
-impl RunEnd {
+impl TerminalScan {
     /// Takes the next event into account, and says whether it decides how the run ended.
     pub fn add(&mut self, event: &EventRef<'_>) -> bool {
         self.seal = self.seal.after_found(event);
@@ -79,7 +79,7 @@ impl RunSummary {
     pub fn add(&mut self, event: &EventRef<'_>) {
         self.events += 1;
         self.last_seq = self.last_seq.max(event.seq.unwrap_or(0));
-        let mut end = RunEnd { terminal: self.terminal.take(), seal: self.seal };
+        let mut end = TerminalScan { terminal: self.terminal.take(), seal: self.seal };
         end.add(event);
         (self.terminal, self.seal) = (end.terminal, end.seal);
         if let Some(at) = event.created_at_seconds() {
@@ -91,7 +91,7 @@ impl RunSummary {
 
 fn terminal_of(event: &EventRef<'_>) -> TerminalEvent {
     let stated = event.terminal_state.and_then(text_of).map(|text| text.into_owned());
-    let implied = || TerminalState::of(&event.name, event.payload.unwrap_or("null")).map(TerminalState::as_str);
+    let implied = || RunEnd::of(&event.name, event.payload.unwrap_or("null")).map(RunEnd::as_str);
     TerminalEvent {
         seq: event.seq,
         name: event.name.to_string(),

@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::open_file_budget::OpenFileBudget;
-use super::progress::{Attached, Bell, Progress};
+use super::progress::{AppendWaker, Attached, Progress};
 use crate::clock::{Clock, Timestamp};
 use crate::format::{LineEncoder, LineShape, Record, Scanner};
 use crate::limits::{IDLE_LINES_BYTES_MAX, SEQ_MAX};
@@ -29,6 +29,12 @@ pub enum AppendError {
     /// The event cannot be journalled.
     #[error(transparent)]
     Invalid(#[from] InvalidEvent),
+    /// Another run of the session began since. The store notes where this one goes on, and appends again.
+    #[error("run {run} was left when another run began")]
+    Superseded {
+        /// The run.
+        run: RunId,
+    },
     /// The journal failed. Some of the events may have been appended before that.
     #[error("could not append to run {run}{}", so_far(appended_to))]
     Failed {
@@ -116,6 +122,8 @@ struct Pen {
     /// Whether the writer holds no file open, and has no place in the open-file budget.
     is_resting: bool,
     has_failed: bool,
+    /// Another run began since, and it is not noted yet where this one goes on.
+    is_superseded: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -190,6 +198,7 @@ impl RunJournal {
                 extent: opened.tail.extent,
                 is_resting: true,
                 has_failed: false,
+                is_superseded: false,
             }),
             waiting: Mutex::new(Vec::new()),
             waiting_count: AtomicUsize::new(0),
@@ -263,15 +272,26 @@ impl RunJournal {
         self.progress.on_end(pen.position.seal.is_sealed(), Box::new(tell));
     }
 
-    /// Counts a follower from now on, and rings its bell if it has one.
-    pub(crate) fn attach(&self, bell: Option<Bell>) -> Attached {
+    /// Counts a follower from now on, and wakes it whenever there is more.
+    pub(crate) fn attach(&self, waker: AppendWaker) -> Attached {
         let _pen = self.pen.lock();
-        Attached::with_bell(&self.progress, bell)
+        Attached::new(&self.progress, waker)
     }
 
     /// Whether a follower is one of this journal's.
     pub(crate) fn is_followed_by(&self, follower: &Attached) -> bool {
         follower.follows(&self.progress)
+    }
+
+    /// Notes whether another run began since: then appends are refused until it is noted where this run goes on.
+    pub(crate) fn set_superseded(&self, is_superseded: bool) {
+        let mut pen = self.pen.lock();
+        pen.is_superseded = is_superseded && pen.position.seal != Seal::Closed;
+    }
+
+    /// Whether another run began since, and it is not noted yet where this one goes on.
+    pub(crate) fn is_superseded(&self) -> bool {
+        self.pen.lock().is_superseded
     }
 
     /// Whether the journal is closed since a failure.
@@ -376,6 +396,9 @@ impl RunJournal {
     /// Gives the events their numbers and their lines, behind those already planned. Refused events leave no trace.
     #[inline(always)]
     fn plan(&self, pen: &mut Pen, events: &[Event], now: Timestamp) -> Result<Plan, AppendError> {
+        if pen.is_superseded {
+            return Err(AppendError::Superseded { run: self.run.clone() });
+        }
         let before = pen.planned;
         let start = pen.lines.len();
         for event in events {

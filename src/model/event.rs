@@ -4,7 +4,8 @@ use std::borrow::Cow;
 
 use serde_json::value::RawValue;
 
-use super::json::{Fields, Object, quote, quoted, text_of};
+use super::json::{Object, quote, quoted};
+use super::run_end::RunEnd;
 use super::text::trim;
 use crate::clock::Timestamp;
 use crate::limits::{EVENT_NAME_BYTES_MAX, LINE_BYTES_MAX};
@@ -44,57 +45,6 @@ pub enum InvalidEvent {
     },
 }
 
-/// How a run ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum TerminalState {
-    /// It said all it had to say.
-    Completed,
-    /// It ran into the agent's limit of tool calls.
-    ToolLimitReached,
-    /// The user stopped it.
-    InterruptedByUser,
-    /// Its process died.
-    InterruptedByCrash,
-    /// It failed.
-    Errored,
-}
-
-impl TerminalState {
-    /// The word that journals use.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            TerminalState::Completed => "completed",
-            TerminalState::ToolLimitReached => "tool_limit_reached",
-            TerminalState::InterruptedByUser => "interrupted-by-user",
-            TerminalState::InterruptedByCrash => "interrupted-by-crash",
-            TerminalState::Errored => "errored",
-        }
-    }
-
-    /// How a run ended that closed with this event; nothing if the event closes nothing.
-    pub fn of(name: &str, payload: &str) -> Option<Self> {
-        match name {
-            "done" | "stream_end" => Some(match word(payload, "terminal_state").as_deref() {
-                Some("tool_limit_reached") => TerminalState::ToolLimitReached,
-                _ => TerminalState::Completed,
-            }),
-            "cancel" => Some(TerminalState::InterruptedByUser),
-            "apperror" | "error" => Some(match word(payload, "type").as_deref() {
-                Some("tool_limit_reached") => TerminalState::ToolLimitReached,
-                Some("cancelled" | "canceled") => TerminalState::InterruptedByUser,
-                Some("interrupted") => TerminalState::InterruptedByCrash,
-                _ => TerminalState::Errored,
-            }),
-            _ => None,
-        }
-    }
-}
-
-fn word(payload: &str, key: &str) -> Option<String> {
-    let text = text_of(Fields::parse(payload)?.get(key)?)?;
-    Some(trim(&text).to_lowercase())
-}
-
 /// What a journal line says of its own finality. Other programs write more than true and false there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Truth {
@@ -113,12 +63,12 @@ pub struct Event {
     payload: Box<str>,
     at: Option<Timestamp>,
     /// Follows from name and payload; asked for more than once on the way to the journal.
-    terminal: Option<TerminalState>,
+    terminal: Option<RunEnd>,
 }
 
 impl Event {
     fn of(name: Cow<'static, str>, payload: Box<str>) -> Self {
-        let terminal = TerminalState::of(&name, &payload);
+        let terminal = RunEnd::of(&name, &payload);
         Event { name, payload, at: None, terminal }
     }
 
@@ -206,6 +156,21 @@ impl Event {
         Self::of_payload("apperror", format!("{{\"type\":{},\"message\":{}}}", quoted(kind), quoted(message)))
     }
 
+    /// The event that ends a run like this, in plain words. An answer that failed is better ended with [`Event::error`].
+    pub fn end(end: RunEnd) -> Self {
+        match end {
+            RunEnd::Completed => Self::done(),
+            RunEnd::ToolLimitReached => {
+                Self::of_payload("done", "{\"terminal_state\":\"tool_limit_reached\"}".to_owned())
+            }
+            RunEnd::InterruptedByUser => Self::cancel(),
+            RunEnd::InterruptedByCrash => {
+                Self::error("interrupted", "The producer of this answer went away before it ended.")
+            }
+            RunEnd::Errored => Self::error("error", "The answer failed. What had arrived is kept; please try again."),
+        }
+    }
+
     /// The same event, said to have happened at this moment instead of the moment of its append.
     pub fn at(mut self, moment: Timestamp) -> Self {
         self.at = Some(moment);
@@ -228,7 +193,7 @@ impl Event {
     }
 
     /// How the run ends with this event; nothing if it does not.
-    pub fn terminal_state(&self) -> Option<TerminalState> {
+    pub fn terminal_state(&self) -> Option<RunEnd> {
         self.terminal
     }
 
@@ -266,6 +231,13 @@ mod tests {
         let long = format!("\"{}\"", "x".repeat(LINE_BYTES_MAX));
         assert!(matches!(Event::new("x", &long), Err(InvalidEvent::TooLong { .. })));
         assert!(Event::token(&"x".repeat(LINE_BYTES_MAX)).check_length().is_err());
+    }
+
+    #[test]
+    fn an_event_that_ends_a_run_says_how() {
+        for end in RunEnd::ALL {
+            assert_eq!(Event::end(end).terminal_state(), Some(end));
+        }
     }
 
     #[test]

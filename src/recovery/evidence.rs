@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use crate::format::{DamageKind, EventRef, Record};
-use crate::journal::{JournalReader, RunEnd};
+use crate::journal::{JournalReader, TerminalScan};
 use crate::model::fold::{ATTEMPT_EVENT, Folded, Folder, Provenance};
 use crate::model::{
-    AGENT_SESSION_EVENT, AgentSession, FoldLimit, Object, Row, RunId, SessionId, TerminalState, is_truthy, text_of,
-    trim,
+    AGENT_SESSION_EVENT, AgentSession, FoldLimit, Object, Row, RunEnd, RunId, SessionId, is_truthy, text_of, trim,
 };
 use crate::storage::{Storage, StorageError};
 
@@ -43,24 +42,6 @@ pub struct Failure {
     pub message: String,
 }
 
-/// How a run ended, as far as its journal can be trusted with it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Ending {
-    /// Nobody knows.
-    #[default]
-    Unknown,
-    /// By itself.
-    Completed,
-    /// The user stopped it.
-    Stopped,
-    /// At its limit of tool calls.
-    LimitReached,
-    /// Its producer failed.
-    Failed,
-    /// Its producer died.
-    Crashed,
-}
-
 /// What is known of an answer whose producer is gone.
 #[derive(Debug)]
 pub struct Evidence {
@@ -68,8 +49,8 @@ pub struct Evidence {
     pub journal: JournalState,
     /// The rows and cards that its events make.
     pub folded: Folded,
-    /// How it ended.
-    pub ending: Ending,
+    /// How it ended, as far as its journal can be trusted with it.
+    pub ending: Option<RunEnd>,
     /// What its producer said if it ended with an error.
     pub failure: Option<Failure>,
     /// Whether this program wrote the event that ended it: then nothing is left in doubt.
@@ -85,7 +66,7 @@ pub struct Evidence {
 impl Evidence {
     /// What is known of a run that can have no journal, or has none.
     fn none(journal: JournalState) -> Self {
-        let (folded, ending) = (Folded::default(), Ending::Unknown);
+        let (folded, ending) = (Folded::default(), None);
         Evidence { journal, folded, ending, failure: None, is_ours: false, error_row: None, agent: None, damaged: 0 }
     }
 
@@ -101,7 +82,7 @@ impl Evidence {
     /// What rows of it say of where they come from: a run that an event of ours has ended did so normally, unless its
     /// producer was found dead.
     pub(super) fn provenance<'r>(&self, run: &'r str) -> Provenance<'r> {
-        match self.is_ours && self.ending != Ending::Crashed {
+        match self.is_ours && self.ending != Some(RunEnd::InterruptedByCrash) {
             true => Provenance::Live(run),
             false => Provenance::Recovered(run),
         }
@@ -148,7 +129,7 @@ pub fn read(
 #[derive(Default)]
 struct Reading {
     folder: Folder,
-    end: RunEnd,
+    end: TerminalScan,
     /// The payload of the event that ended the run.
     last_words: String,
     agent: Option<AgentSession>,
@@ -199,15 +180,8 @@ impl Reading {
     }
 }
 
-fn ending_of(state: &str) -> Ending {
-    const KNOWN: [(TerminalState, Ending); 5] = [
-        (TerminalState::Completed, Ending::Completed),
-        (TerminalState::InterruptedByUser, Ending::Stopped),
-        (TerminalState::ToolLimitReached, Ending::LimitReached),
-        (TerminalState::Errored, Ending::Failed),
-        (TerminalState::InterruptedByCrash, Ending::Crashed),
-    ];
-    KNOWN.iter().find(|(known, _)| known.as_str() == state).map_or(Ending::Unknown, |(_, ending)| *ending)
+fn ending_of(state: &str) -> Option<RunEnd> {
+    RunEnd::ALL.into_iter().find(|known| known.as_str() == state)
 }
 
 fn failure_of(payload: &str) -> Failure {

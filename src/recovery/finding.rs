@@ -1,12 +1,12 @@
 //! What a marker says of an answer, from what is known of its run.
 
-use super::evidence::{Ending, Evidence};
+use super::evidence::Evidence;
 use crate::model::marker::{Finding, failed_marker, interrupted_marker, stopped_marker};
-use crate::model::{Row, trim};
+use crate::model::{Row, RunEnd, trim};
 
 /// What is to be said of a run that no event of ours has ended.
 pub(super) fn finding_of(evidence: &Evidence) -> Finding {
-    let is_crash = evidence.ending == Ending::Crashed;
+    let is_crash = evidence.ending == Some(RunEnd::InterruptedByCrash);
     let failure = evidence
         .failure
         .as_ref()
@@ -14,10 +14,10 @@ pub(super) fn finding_of(evidence: &Evidence) -> Finding {
         .map(|failure| trim(&failure.message))
         .filter(|words| !words.is_empty());
     match (evidence.ending, evidence.has_output()) {
-        (Ending::Stopped, true) => Finding::StoppedRecovered,
-        (Ending::Stopped, false) => Finding::StoppedEmpty,
-        (Ending::Completed, true) => Finding::Complete,
-        (Ending::LimitReached, true) => Finding::LimitRecovered,
+        (Some(RunEnd::InterruptedByUser), true) => Finding::StoppedRecovered,
+        (Some(RunEnd::InterruptedByUser), false) => Finding::StoppedEmpty,
+        (Some(RunEnd::Completed), true) => Finding::Complete,
+        (Some(RunEnd::ToolLimitReached), true) => Finding::LimitRecovered,
         (_, true) => failure.map_or(Finding::Recovered, |why| Finding::FailedRecovered(why.to_owned())),
         (_, false) => failure.map_or(Finding::Pending, |why| Finding::FailedPending(why.to_owned())),
     }
@@ -34,12 +34,12 @@ pub(super) fn lost(evidence: &Evidence) -> Finding {
 /// The marker of a run that an event of ours has ended; none if it ended by itself.
 pub(super) fn final_marker(evidence: &Evidence, run: &str, now_seconds: i64) -> Option<Row> {
     let mut marker = match (&evidence.failure, evidence.ending) {
-        (_, Ending::Completed) => return None,
-        (_, Ending::Stopped) => stopped_marker(now_seconds),
-        (_, Ending::Crashed) if evidence.has_output() => {
+        (_, Some(RunEnd::Completed)) => return None,
+        (_, Some(RunEnd::InterruptedByUser)) => stopped_marker(now_seconds),
+        (_, Some(RunEnd::InterruptedByCrash)) if evidence.has_output() => {
             interrupted_marker(&Finding::Recovered, "producer_gone", run, now_seconds)
         }
-        (_, Ending::Crashed) => interrupted_marker(&Finding::Lost, "producer_gone", run, now_seconds),
+        (_, Some(RunEnd::InterruptedByCrash)) => interrupted_marker(&Finding::Lost, "producer_gone", run, now_seconds),
         (Some(failure), _) => failed_marker(&failure.kind, &failure.message, now_seconds),
         (None, _) => return None,
     };

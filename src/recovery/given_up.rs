@@ -3,13 +3,13 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-use super::evidence::{Ending, Evidence};
+use super::evidence::Evidence;
 use super::finding::{final_marker, finding_of};
 use super::merge::merge;
 use super::turn::Turn;
 use crate::clock::Timestamp;
 use crate::model::marker::{self, Retry, interrupted_marker, is_interrupted, says_recovered};
-use crate::model::{List, NotAList, Row, Session, normal_form};
+use crate::model::{List, NotAList, Row, RunEnd, Session, normal_form};
 
 /// A marker that hopes for nothing any more, above which no journal's output stands.
 #[derive(Debug, Clone, PartialEq)]
@@ -132,7 +132,7 @@ pub fn add_answer(
         return Ok(0);
     }
     let marker = match (&evidence.error_row, evidence.ending) {
-        (_, Ending::Completed) => None,
+        (_, Some(RunEnd::Completed)) => None,
         (Some(error), _) => Some(error.clone()),
         (None, _) if evidence.is_ours => final_marker(evidence, run, now.whole_seconds()),
         (None, _) => Some(open_marker(evidence, run, now)),

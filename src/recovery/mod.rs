@@ -17,7 +17,7 @@ mod retry;
 mod turn;
 mod watch;
 
-pub use self::evidence::{Ending, Evidence, Failure, JournalState, look, look_within, read};
+pub use self::evidence::{Evidence, Failure, JournalState, look, look_within, read};
 pub use self::fold_limit::fold_limit;
 pub use self::given_up::{GivenUp, Said, add_answer, given_up, hope_again};
 pub use self::pending::{fold_ended, keep_unanswered};

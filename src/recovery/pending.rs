@@ -1,7 +1,7 @@
 //! The turn that waits for its answer: folded when its run ends, recovered when its run is dead.
 
 use super::errors::{find_error, tag_error};
-use super::evidence::{Ending, Evidence};
+use super::evidence::Evidence;
 use super::finding::{final_marker, finding_of};
 use super::merge::{Merged, add_to_context, merge};
 use super::plan::{Answer, Facts, Step};
@@ -9,7 +9,7 @@ use super::turn::{Turn, user_row};
 use crate::clock::Timestamp;
 use crate::model::fold::Provenance;
 use crate::model::marker::{self, Finding, interrupted_marker};
-use crate::model::{List, NotAList, PendingTurn, Session};
+use crate::model::{List, NotAList, PendingTurn, RunEnd, Session};
 
 /// Folds a run that has ended into the pending turn that waits for it.
 pub fn fold_ended(session: &mut Session, run: &str, evidence: &Evidence, now: Timestamp) -> Result<(), NotAList> {
@@ -30,7 +30,7 @@ pub fn fold_ended(session: &mut Session, run: &str, evidence: &Evidence, now: Ti
 
 /// Notes what the agent calls the conversation in the row of the turn that it answered completely.
 fn note_agent(session: &mut Session, turn: &Turn, evidence: &Evidence) -> Result<(), NotAList> {
-    let (Some(agent), Some(user), Ending::Completed) = (&evidence.agent, turn.user, evidence.ending) else {
+    let (Some(agent), Some(user), Some(RunEnd::Completed)) = (&evidence.agent, turn.user, evidence.ending) else {
         return Ok(());
     };
     let mut row = session.message(user).unwrap_or_default();
@@ -91,7 +91,7 @@ pub(super) fn recover_turn(
     let saved_error = evidence.error_row.as_ref().and_then(|error| find_error(session, &turn, error));
     turn.rows.end = saved_error.unwrap_or(turn.rows.end);
     let merged = merge(session, &turn, &evidence.folded, provenance, now.whole_seconds())?;
-    if evidence.ending == Ending::Completed {
+    if evidence.ending == Some(RunEnd::Completed) {
         note_agent(session, &turn, evidence)?;
         return Ok(Step::Folded);
     }

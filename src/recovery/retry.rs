@@ -2,7 +2,7 @@
 //! when there is nothing left to hope for, replaced when their run ends after all.
 
 use super::errors::{find_error, tag_error};
-use super::evidence::{Ending, Evidence, JournalState};
+use super::evidence::{Evidence, JournalState};
 use super::finding::{final_marker, finding_of, lost};
 use super::merge::{ContextRows, Merged, merge};
 use super::plan::{Answer, Facts, Step};
@@ -11,7 +11,7 @@ use super::watch::growing_run;
 use crate::clock::Timestamp;
 use crate::model::fold::Provenance;
 use crate::model::marker::{self, Finding, FirstSeen, Retry};
-use crate::model::{NotAList, Row, Session};
+use crate::model::{NotAList, Row, RunEnd, Session};
 
 /// One marker: resolved if its run's journal tells more than it did, counted or given up if not.
 pub(super) fn resolve_marker(
@@ -53,7 +53,7 @@ fn retry_marker(
 ) -> Result<Option<Step>, NotAList> {
     let Marker { at, row, retry } = marker;
     let evidence = answer.evidence;
-    let is_told = evidence.is_ours || evidence.ending == Ending::Stopped;
+    let is_told = evidence.is_ours || evidence.ending == Some(RunEnd::InterruptedByUser);
     if evidence.has_output() || evidence.error_row.is_some() || is_told {
         let merged = merge_above(session, at, answer)?;
         return Ok(Some(Step::Promoted { rows: merged.added }));

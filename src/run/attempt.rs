@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 
-use super::awake::AwakeClock;
 use super::decide::AttemptEnd;
 use super::ending::{Why, panic_failure, stall_failure};
 use super::group::Groups;
@@ -17,6 +16,7 @@ use super::runner::{Failure, Finish, Outlet, Producing, Prompt, Runner, Said};
 use super::scribe::Scribe;
 use super::sleep::{sleep_or_stay, within};
 use super::watchdog::{Budgets, Verdict, judge};
+use crate::awake::AwakeClock;
 use crate::model::{AGENT_SESSION_EVENT, AgentSession, Event};
 use crate::store::StoreError;
 

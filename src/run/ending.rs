@@ -144,7 +144,7 @@ fn event(name: &'static str, payload: &Object) -> Event {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::TerminalState;
+    use crate::model::RunEnd;
 
     #[test]
     fn a_stall_at_the_beginning_says_ttfb_and_has_a_reason_of_its_own() {
@@ -152,15 +152,15 @@ mod tests {
         assert!(failure.message.contains("TTFB") && failure.message.contains("45 s"), "{failure:?}");
         let event = run_fails(3, &failure);
         assert!(event.payload().contains(r#""close_reason":"ttfb_timeout","retryable":true"#), "{event:?}");
-        assert_eq!(event.terminal_state(), Some(TerminalState::Errored));
+        assert_eq!(event.terminal_state(), Some(RunEnd::Errored));
         let reasons = [Stall::Idle, Stall::Tool].map(|stall| stall_failure(stall, Duration::from_secs(1)).close_reason);
         assert_eq!(reasons, ["idle_timeout", "tool_timeout"]);
     }
 
     #[test]
     fn a_stop_is_the_users_and_a_shutdown_is_not() {
-        assert_eq!(run_is_ended(Why::Stop, 1).terminal_state(), Some(TerminalState::InterruptedByUser));
-        assert_eq!(run_is_ended(Why::Shutdown, 1).terminal_state(), Some(TerminalState::Errored));
+        assert_eq!(run_is_ended(Why::Stop, 1).terminal_state(), Some(RunEnd::InterruptedByUser));
+        assert_eq!(run_is_ended(Why::Shutdown, 1).terminal_state(), Some(RunEnd::Errored));
     }
 
     #[test]
@@ -178,7 +178,7 @@ mod tests {
         for failure in [Failure::new("k", long.clone()), Failure::new("k", "m").noting("x", format!("\"{long}\""))] {
             let (run, attempt) = (run_fails(1, &failure), attempt_ends(1, &failure, Duration::ZERO));
             assert!(run.payload().contains("\"type\":\"k\"") && run.payload().len() < 8_000);
-            assert_eq!((run.terminal_state(), attempt.terminal_state()), (Some(TerminalState::Errored), None));
+            assert_eq!((run.terminal_state(), attempt.terminal_state()), (Some(RunEnd::Errored), None));
             assert_eq!(attempt.name(), ATTEMPT_END_EVENT);
         }
     }

@@ -6,7 +6,6 @@
 //! and no HTTP server.
 
 mod attempt;
-mod awake;
 mod backoff;
 mod command;
 mod config;
@@ -37,5 +36,5 @@ pub use openai::{ApiKey, OpenAiRunner};
 pub use options::{BadBudget, BudgetSettings, FIRST_EVENT_VARIABLE, IDLE_VARIABLE, RunOptions, TOOL_VARIABLE};
 pub use runner::{Failure, Finish, Outlet, Producing, Prompt, Refused, Retry, Runner};
 pub use runners::{DEMO, Runners};
-pub use supervise::RunEnd;
+pub use supervise::{RunFailure, RunReport};
 pub use supervisor::{Drained, StartError, Started, SuperviseError, Supervisor};

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use super::attempt::{Around, Asked, Attempt, wish};
-use super::awake::AwakeClock;
 use super::decide::{Next, Story, decide};
 use super::ending::{Why, agent_forgot, agent_is_new, attempt_begins, attempt_ends, run_fails, run_is_ended};
 use super::group::Groups;
@@ -18,41 +17,71 @@ use super::runners::Named;
 use super::scribe::{Scribe, Sealed};
 use super::sleep::sleep;
 use super::watchdog::Budgets;
+use crate::awake::AwakeClock;
 use crate::entropy::{Entropy, SystemEntropy};
 use crate::journal::{Found, ReadOptions};
-use crate::model::{Event, Object, TerminalState};
+use crate::model::{Event, Object, RunEnd};
 use crate::store::{Run, Store, StoreError};
 
-/// How a supervised run ended.
+/// What became of a supervised run.
 #[derive(Debug, Clone)]
-pub enum RunEnd {
-    /// The answer is complete.
-    Completed,
-    /// The user stopped it. What arrived is kept.
-    Stopped,
-    /// It failed. What arrived is kept.
-    Failed {
-        /// A word for programs.
-        kind: String,
-        /// A sentence for people.
-        message: String,
-    },
-    /// Its journal took no more: somebody else ended it, or the disk failed. What arrived is kept, and the next full read
-    /// of the session sees to the rest.
-    Unwritten(StoreError),
+pub struct RunReport {
+    /// How it ended. An error if its journal took no more: another process ended it, or the disk failed. What arrived is kept
+    /// then, and the next full read of the session resolves the rest.
+    pub end: Result<RunEnd, StoreError>,
+    /// What its producer said if it failed.
+    pub failure: Option<RunFailure>,
 }
 
-impl RunEnd {
+/// What a run said of its failure.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunFailure {
+    /// A word for programs.
+    pub kind: String,
+    /// A sentence for people.
+    pub message: String,
+}
+
+impl RunReport {
+    /// The report of a run that this event ended.
     fn of(event: &Event) -> Self {
-        match event.terminal_state() {
-            Some(TerminalState::Completed | TerminalState::ToolLimitReached) => RunEnd::Completed,
-            Some(TerminalState::InterruptedByUser) => RunEnd::Stopped,
-            _ => {
-                let payload = Object::parse(event.payload()).unwrap_or_default();
-                let text = |key| payload.text(key).unwrap_or_default().into_owned();
-                RunEnd::Failed { kind: text("type"), message: text("message") }
-            }
-        }
+        let end = event.terminal_state().unwrap_or(RunEnd::Errored);
+        let failure = matches!(end, RunEnd::Errored | RunEnd::InterruptedByCrash).then(|| {
+            let payload = Object::parse(event.payload()).unwrap_or_default();
+            let text = |key| payload.text(key).unwrap_or_default().into_owned();
+            RunFailure { kind: text("type"), message: text("message") }
+        });
+        RunReport { end: Ok(end), failure }
+    }
+
+    /// The report of a run that failed.
+    pub fn failed(kind: impl Into<String>, message: impl Into<String>) -> Self {
+        let failure = Some(RunFailure { kind: kind.into(), message: message.into() });
+        RunReport { end: Ok(RunEnd::Errored), failure }
+    }
+
+    fn unwritten(error: StoreError) -> Self {
+        RunReport { end: Err(error), failure: None }
+    }
+
+    /// Whether it ended by itself: with a complete answer, or at its limit of tool calls.
+    pub fn is_completed(&self) -> bool {
+        matches!(self.end, Ok(RunEnd::Completed | RunEnd::ToolLimitReached))
+    }
+
+    /// Whether the user stopped it.
+    pub fn is_stopped(&self) -> bool {
+        matches!(self.end, Ok(RunEnd::InterruptedByUser))
+    }
+
+    /// Whether it failed like this.
+    pub fn has_failed_as(&self, kind: &str) -> bool {
+        self.failure.as_ref().is_some_and(|failure| failure.kind == kind)
+    }
+
+    /// Whether its journal took no more.
+    pub fn is_unwritten(&self) -> bool {
+        self.end.is_err()
     }
 }
 
@@ -60,7 +89,7 @@ impl RunEnd {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Stage {
     /// How it ended, once it has.
-    pub(super) end: Option<RunEnd>,
+    pub(super) end: Option<RunReport>,
     /// Whether its producer is gone too.
     pub(super) is_gone: bool,
 }
@@ -199,7 +228,7 @@ impl Supervision {
 
     /// Ends the run and says how. If somebody else was faster, it ended as they said.
     async fn end(&self, events: Vec<Event>) -> Result<(), StoreError> {
-        let own = events.first().map_or(RunEnd::Completed, RunEnd::of);
+        let own = events.first().map_or_else(|| RunReport::of(&Event::done()), RunReport::of);
         let end = match self.scribe.end(events).await? {
             Sealed::Now => own,
             Sealed::Before => self.end_in_journal().await?.unwrap_or(own),
@@ -209,7 +238,7 @@ impl Supervision {
     }
 
     /// How the run ended, in the words of its journal.
-    async fn end_in_journal(&self) -> Result<Option<RunEnd>, StoreError> {
+    async fn end_in_journal(&self) -> Result<Option<RunReport>, StoreError> {
         let (store, run) = (self.store.clone(), self.scribe.run.clone());
         self.scribe.desk.document(move || end_in_journal(&store, &run)).await
     }
@@ -222,20 +251,22 @@ impl Supervision {
         let failure = Failure::new(error.code(), message).closed_by("unwritten");
         let last = run_fails(attempt, &failure);
         let end = match self.scribe.try_end(vec![last.clone()]).await {
-            Ok(Sealed::Now) => RunEnd::of(&last),
-            Ok(Sealed::Before) => self.end_in_journal().await.ok().flatten().unwrap_or(RunEnd::Unwritten(error)),
-            Err(_) => RunEnd::Unwritten(error),
+            Ok(Sealed::Now) => RunReport::of(&last),
+            Ok(Sealed::Before) => {
+                self.end_in_journal().await.ok().flatten().unwrap_or_else(|| RunReport::unwritten(error))
+            }
+            Err(_) => RunReport::unwritten(error),
         };
         self.stage.send_modify(|stage| stage.end = Some(end));
     }
 }
 
-fn end_in_journal(store: &Store, run: &Run) -> Result<Option<RunEnd>, StoreError> {
+fn end_in_journal(store: &Store, run: &Run) -> Result<Option<RunReport>, StoreError> {
     let mut end = None;
     for found in store.events(run.session(), run.id(), ReadOptions::default())? {
         match found? {
             Found::Event(event) if event.is_terminal && event.name != "stream_end" => {
-                end = Event::new(&event.name, event.payload()).ok().map(|event| RunEnd::of(&event));
+                end = Event::new(&event.name, event.payload()).ok().map(|event| RunReport::of(&event));
             }
             _ => {}
         }

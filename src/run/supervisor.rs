@@ -1,24 +1,29 @@
 //! All runs of a store that are answered by runners: started, stopped, and drained when the program ends.
 
 use std::collections::HashMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::awake::AwakeClock;
 use super::ending::Why;
 use super::group::{Groups, Reaped, reap};
 use super::options::{BadBudget, BudgetSettings, RunOptions};
 use super::runners::{Named, Runners};
 use super::scribe::{Desk, Scribe};
-use super::sleep::{joined, within};
-use super::supervise::{RunEnd, Stage, Supervision, ask};
+use super::sleep::{joined, sleep, within};
+use super::supervise::{RunReport, Stage, Supervision, ask};
+use crate::awake::{AwakeClock, AwakeOptions};
 use crate::entropy::SystemEntropy;
 use crate::model::{RunId, SessionId};
 use crate::storage::StorageError;
 use crate::store::{Run, Store, StoreError, UserTurn};
+
+/// How often the clock is looked at by which the silence of producers is measured, and how much of a longer gap counts. A busy
+/// machine may well be late by a few seconds.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+const GAP_MAX: Duration = Duration::from_secs(5);
 
 /// Why a supervisor was not made.
 #[derive(Debug, thiserror::Error)]
@@ -126,10 +131,12 @@ impl Started {
     }
 
     /// Waits until the run has ended: sealed, folded, saved.
-    pub async fn ended(&mut self) -> RunEnd {
-        ended(&mut self.stage).await.unwrap_or_else(|| RunEnd::Failed {
-            kind: "supervision_broke".to_owned(),
-            message: "The supervision of this run broke down. What had arrived is kept; please try again.".to_owned(),
+    pub async fn ended(&mut self) -> RunReport {
+        ended(&mut self.stage).await.unwrap_or_else(|| {
+            RunReport::failed(
+                "supervision_broke",
+                "The supervision of this run broke down. What had arrived is kept; please try again.",
+            )
         })
     }
 
@@ -141,7 +148,7 @@ impl Started {
 }
 
 /// How a run ended; nothing if it never began, or nobody saw to its end.
-async fn ended(stage: &mut watch::Receiver<Stage>) -> Option<RunEnd> {
+async fn ended(stage: &mut watch::Receiver<Stage>) -> Option<RunReport> {
     stage.wait_for(|stage| stage.end.is_some() || stage.is_gone).await.ok()?.end.clone()
 }
 
@@ -162,8 +169,8 @@ impl Supervisor {
             Err(error) if error.storage().is_some_and(StorageError::is_of_one_object) => Vec::new(),
             reaped => reaped?,
         };
-        let clock = AwakeClock::new(options.steady.clone());
-        tokio::spawn(AwakeClock::keep(Arc::downgrade(&clock)));
+        let clock = Arc::new(AwakeClock::new(options.steady.clone(), AwakeOptions { gap_max: GAP_MAX, wall: None }));
+        tokio::spawn(look_often(Arc::downgrade(&clock)));
         let (desk, floor, count) = (Desk::default(), Mutex::default(), watch::Sender::new(0));
         let groups = Groups::of(&store, options.command_files_max);
         let shared = Shared { store, runners, budgets, options, clock, desk, groups, floor, count, reaped };
@@ -205,10 +212,10 @@ impl Supervisor {
             let had_ended = stage.borrow().end.is_some();
             ask(&asked, Why::Stop);
             match ended(&mut stage).await {
-                Some(RunEnd::Stopped) => return Ok(!had_ended),
+                Some(report) if report.is_stopped() => return Ok(!had_ended),
                 // The journal may still have to be told, or know nothing of it.
-                Some(RunEnd::Unwritten(_)) | None => {}
-                Some(_) => return Ok(false),
+                Some(report) if !report.is_unwritten() => return Ok(false),
+                _ => {}
             }
         }
         let (store, session, run) = (self.shared.store.clone(), session.clone(), run.clone());
@@ -250,6 +257,15 @@ impl Supervisor {
     fn unknown(&self, runner: Option<&str>) -> StartError {
         let name = runner.unwrap_or(self.shared.runners.default_name()).to_owned();
         StartError::UnknownRunner { name, known: listed(&self.shared.runners) }
+    }
+}
+
+/// Looks at the clock every second, for as long as a supervisor holds it.
+async fn look_often(clock: Weak<AwakeClock>) {
+    while let Some(clock) = clock.upgrade() {
+        clock.look();
+        drop(clock);
+        sleep(LOOK_EVERY).await;
     }
 }
 

@@ -265,6 +265,11 @@ pub trait Storage: Send + Sync + fmt::Debug {
         Vec::new()
     }
 
+    /// Since when a process holds the directory to write it, in seconds; none if no process does. Asked by readers.
+    fn held_since(&self) -> Option<f64> {
+        None
+    }
+
     /// Which boot of the machine this is; empty where that is not known.
     fn boot_id(&self) -> String {
         String::new()

@@ -99,6 +99,12 @@ pub enum StoreError {
         /// The run.
         run: RunId,
     },
+    /// The thread that ends runs whose producer died could not be started.
+    #[error("could not start the timer that ends dead runs: {reason}: end other processes or raise `ulimit -u`")]
+    NoTimer {
+        /// What the system said.
+        reason: String,
+    },
     /// The disk failed, or the directory is not to be had.
     #[error(transparent)]
     Storage(StorageError),
@@ -139,7 +145,9 @@ impl StoreError {
             StoreError::RunInProgress { .. } => "run_in_progress",
             StoreError::RunNotFolded { .. } | StoreError::NotAsked { .. } => "refused",
             StoreError::WrongShape { .. } => "wrong_shape",
+            StoreError::NoTimer { .. } => "too_many_threads",
             StoreError::Append(AppendError::Sealed { .. }) => "sealed",
+            StoreError::Append(AppendError::Superseded { .. }) => "conflict",
             StoreError::Sidecar(error) => sidecar_code(error),
             StoreError::Append(AppendError::Failed { source, .. }) => storage_code(source),
             StoreError::Storage(error) => storage_code(error),

@@ -4,13 +4,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::close::Closing;
-use super::gates::Gate;
+use parking_lot::{Condvar, Mutex};
+
+use super::liveness::{Liveness, Waiting};
+use super::session_locks::SessionLock;
 use super::{Store, StoreError};
 use crate::format::{EventRef, Record};
-use crate::journal::{Attached, Bell, JournalEvent, JournalReader};
-use crate::limits::{FOLLOW_CHUNK_BYTES, FOLLOW_RECHECK};
-use crate::model::{RunId, SeenSeqs, SessionId, TerminalState};
+use crate::journal::{AppendWaker, Attached, JournalEvent, JournalReader};
+use crate::limits::FOLLOW_CHUNK_BYTES;
+use crate::model::{RunEnd, RunId, RunState, SeenSeqs, SessionId};
 use crate::storage::{Seal, StorageError};
 
 /// Where a follower begins.
@@ -18,33 +20,58 @@ use crate::storage::{Seal, StorageError};
 pub enum After {
     /// With the first event.
     Start,
-    /// Behind the event of this number.
+    /// After the event of this number.
     Seq(u64),
 }
 
-/// The events of a run as they come. Ends when the run has ended, or is removed, or its session is deleted.
+/// The events of a run as they come. Ends when the run is over: see [`Follow::ended`].
 #[derive(Debug)]
 pub struct Follow {
     store: Store,
     session: SessionId,
     run: RunId,
-    gate: Arc<Gate>,
+    lock: Arc<SessionLock>,
     reader: Option<JournalReader>,
-    /// Where it goes on reading if it has let go of its file.
+    /// Where it goes on reading if it has closed its file.
     resting_at: Option<u64>,
     /// From where on what was read may not be shown.
     hidden_from: u64,
-    bell: Option<Bell>,
+    signal: Arc<Signal>,
+    /// Called when there may be more to read.
+    waker: AppendWaker,
     /// The tie to the run's journal while it is written in this process.
     attached: Option<Attached>,
+    /// The tie to the store's timer while it waits.
+    waiting: Option<Waiting>,
     after_seq: u64,
     last_seq: u64,
     seen: SeenSeqs,
     seal: Seal,
-    ending: Option<TerminalState>,
-    /// Nothing more can come, although nobody said so in the journal.
-    is_over: bool,
-    is_foreign: Option<bool>,
+    ending: Option<RunEnd>,
+    has_failed: bool,
+}
+
+/// Whether a blocking reader was woken.
+#[derive(Debug, Default)]
+struct Signal {
+    is_set: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Signal {
+    fn set(&self) {
+        *self.is_set.lock() = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits until it is set, at most this long, and resets it.
+    fn wait(&self, limit: Duration) {
+        let mut is_set = self.is_set.lock();
+        if !*is_set {
+            self.changed.wait_for(&mut is_set, limit);
+        }
+        *is_set = false;
+    }
 }
 
 impl Store {
@@ -53,10 +80,10 @@ impl Store {
         self.follow_at(session, run, after, 0)
     }
 
-    /// The same, by somebody who has read up to this place of the journal, where a line begins: [`Follow::read_to`].
+    /// The same, by a reader that has read up to this place of the journal, where a line begins: [`Follow::read_to`].
     pub fn follow_at(&self, session: &SessionId, run: &RunId, after: After, offset: u64) -> Result<Follow, StoreError> {
-        let gate = self.shared.gates.of(session);
-        self.shared.save_or_hide_end(&gate, session, run)?;
+        let lock = self.shared.locks.of(session);
+        self.shared.save_or_hide_end(&lock, session, run)?;
         let reader = match after {
             // Numbers of other programs may be in any order.
             After::Seq(seq @ 1..) if offset == 0 && self.shared.storage.birth(session, run)?.is_some() => {
@@ -67,29 +94,35 @@ impl Store {
         if reader.is_none() {
             return Err(StoreError::RunNotFound { session: session.clone(), run: run.to_string() });
         }
+        let signal = Arc::new(Signal::default());
+        let waker = AppendWaker(Arc::new({
+            let signal = signal.clone();
+            move || signal.set()
+        }));
         Ok(Follow {
             store: self.clone(),
-            gate,
+            lock,
             session: session.clone(),
             run: run.clone(),
             reader,
             resting_at: None,
             hidden_from: u64::MAX,
-            bell: None,
+            signal,
+            waker,
             attached: None,
+            waiting: None,
             after_seq: if let After::Seq(seq) = after { seq } else { 0 },
             last_seq: 0,
             seen: SeenSeqs::default(),
             seal: Seal::Open,
             ending: None,
-            is_over: false,
-            is_foreign: None,
+            has_failed: false,
         })
     }
 }
 
 impl Follow {
-    /// The next event if there is one now. `None` means not yet, or never: see [`Follow::has_ended`].
+    /// The next event if there is one now. `None` means not yet, or never: see [`Follow::ended`].
     pub fn poll(&mut self) -> Result<Option<JournalEvent>, StoreError> {
         self.poll_as(|event| event.into())
     }
@@ -97,17 +130,17 @@ impl Follow {
     /// The same, as whatever the caller makes of it.
     pub(crate) fn poll_as<T>(&mut self, make: impl Fn(&EventRef<'_>) -> T) -> Result<Option<T>, StoreError> {
         loop {
-            // How far may be looked is asked once a read, not for each event.
+            // How far may be read is asked once a read, not for each event.
             while let Some(record) = self.reader.as_mut().and_then(JournalReader::next_read) {
                 let Record::Event(event) = record else { continue };
                 if event.offset >= self.hidden_from {
-                    // Somebody had opened the run meanwhile, and this was not to be seen yet.
+                    // The run was opened meanwhile, and this is not to be seen yet.
                     (self.resting_at, self.reader) = (Some(event.offset), None);
                     return Ok(None);
                 }
                 self.seal = self.seal.after_found(&event);
                 if event.is_terminal() {
-                    self.ending = TerminalState::of(&event.name, event.payload.unwrap_or_default()).or(self.ending);
+                    self.ending = RunEnd::of(&event.name, event.payload.unwrap_or_default()).or(self.ending);
                 }
                 self.last_seq = self.last_seq.max(event.seq.unwrap_or(0));
                 let is_new = event.seq.is_none_or(|seq| self.seen.insert(seq));
@@ -121,20 +154,15 @@ impl Follow {
         }
     }
 
-    /// Reads on as far as may be looked. `false` when there is no more yet.
+    /// Reads on as far as may be read. `false` when there is no more yet.
     fn read_on(&mut self) -> Result<bool, StoreError> {
         let extent = self.visible_extent();
-        self.wake()?;
+        self.wake_reader()?;
         let Some(reader) = &mut self.reader else { return Ok(false) };
         let has_more = reader.read_on(extent)?;
         let is_unbounded = extent == u64::MAX;
-        self.hidden_from = if is_unbounded { self.store.shared.hidden_from(&self.gate, &self.run) } else { extent };
+        self.hidden_from = if is_unbounded { self.store.shared.hidden_from(&self.lock, &self.run) } else { extent };
         Ok(has_more)
-    }
-
-    /// Whether the run has ended and everything was given.
-    pub fn has_ended(&self) -> bool {
-        self.seal == Seal::Closed || (self.reader.is_none() && self.resting_at.is_none()) || self.is_over
     }
 
     /// The highest number of an event that it has come across, given or not.
@@ -143,11 +171,11 @@ impl Follow {
     }
 
     /// How the run ended, by an event that it has come across, given or not.
-    pub fn ending(&self) -> Option<TerminalState> {
+    pub fn ending(&self) -> Option<RunEnd> {
         self.ending
     }
 
-    /// How far it has read the journal. Behind a [`Follow::poll`] that had nothing, a line begins there, or will.
+    /// How far it has read the journal. After a [`Follow::poll`] that had nothing, a line begins there, or will.
     pub fn read_to(&self) -> u64 {
         self.reader.as_ref().map_or(self.resting_at.unwrap_or(0), JournalReader::read_to)
     }
@@ -157,11 +185,19 @@ impl Follow {
         self.after_seq = 0;
     }
 
-    /// Has a bell rung whenever this process appends to the run, instead of waiting for that. The call must neither wait
-    /// nor use the store. Whoever relies on it looks again now and then: a run of another process rings no bell.
-    pub fn ring(&mut self, bell: Arc<dyn Fn() + Send + Sync>) {
-        self.bell = Some(Bell(bell));
-        self.attached = None;
+    /// Has this called whenever there may be more to read or the run may be over, instead of [`Follow::wait`]. The call must
+    /// neither wait nor use the store. From now on the reader waits for the run: if it is orphaned, it is sealed.
+    pub fn wake_with(&mut self, wake: Arc<dyn Fn() + Send + Sync>) -> Result<(), StoreError> {
+        (self.waker, self.attached, self.waiting) = (AppendWaker(wake), None, None);
+        self.begin_to_wait()
+    }
+
+    /// Registers with the store's timer, which wakes this reader when the run may be over.
+    fn begin_to_wait(&mut self) -> Result<(), StoreError> {
+        if self.waiting.is_none() {
+            self.waiting = Some(self.store.wait_for(&self.session, &self.run, self.waker.clone())?);
+        }
+        Ok(())
     }
 
     /// Closes its file and frees its memory until the next look. What was read and not given out yet is read again.
@@ -171,84 +207,77 @@ impl Follow {
         }
     }
 
-    fn wake(&mut self) -> Result<(), StoreError> {
+    fn wake_reader(&mut self) -> Result<(), StoreError> {
         if let Some(offset) = self.resting_at.take() {
             self.reader = open_reader(&self.store, &self.session, &self.run, offset)?;
         }
         Ok(())
     }
 
-    /// Whether nothing more will come, as far as the journal says, for somebody to whom [`Follow::poll`] had nothing to give.
-    pub fn is_silent(&mut self) -> Result<bool, StoreError> {
-        Ok(self.has_ended() || self.rest_is_silence()?)
+    /// How the run ended, for a reader to whom [`Follow::poll`] had nothing to give; none while more may come. An orphaned
+    /// run that can be sealed goes on until the store's timer has sealed it for the readers that wait.
+    pub fn ended(&mut self) -> Result<Option<RunState>, StoreError> {
+        if self.seal != Seal::Open {
+            // Only another program seals a journal with an event that does not say how.
+            return Ok(Some(self.ending.map_or(RunState::Foreign, RunState::Ended)));
+        }
+        let shared = &self.store.shared;
+        if let Some(failure) = shared.liveness.take_failure(&self.session, &self.run) {
+            return Err(failure);
+        }
+        Ok(match shared.liveness_of(&self.lock, &self.session, &self.run)? {
+            Liveness::Gone => Some(RunState::Gone),
+            // What it says to a process that only reads, the next writer may say otherwise.
+            _ if !shared.storage.can_write() => None,
+            Liveness::Foreign => Some(RunState::Foreign),
+            Liveness::Orphaned if !shared.can_seal(&self.session, &self.run)? => Some(RunState::Orphaned),
+            Liveness::Orphaned | Liveness::Live { .. } | Liveness::Sealed => None,
+        })
     }
 
-    /// Whether nothing more will come, for somebody to whom [`Follow::poll`] had nothing to give. A run whose producer is
-    /// gone is ended first, so that a last event may come after all, if this store may write.
+    /// The same, after the run was examined as the store's timer does it, on this thread: an orphaned run is sealed, so that
+    /// a last event may come after all.
     pub fn is_over(&mut self) -> Result<bool, StoreError> {
-        if self.is_silent()? {
+        if self.ended()?.is_some() {
             return Ok(true);
         }
-        self.close_if_dead()?;
-        Ok(self.is_over)
+        self.store.shared.examine(&self.session, &self.run)?;
+        Ok(self.ended()?.is_some())
     }
 
-    /// Lets a run whose producer is gone end for those who wait for it, if this store may write.
-    fn close_if_dead(&mut self) -> Result<(), StoreError> {
-        self.is_over = self.store.shared.close_if_dead(&self.session, &self.run)? == Closing::Over;
+    /// Waits until there may be more, or the run may be over, at most this long.
+    pub fn wait(&mut self, limit: Duration) -> Result<(), StoreError> {
+        self.begin_to_wait()?;
+        self.signal.wait(limit);
         Ok(())
     }
 
-    /// Whether nobody ever ends the run for those who wait: it has not said a word, and may still, or it is another
-    /// program's.
-    pub fn is_nobodys_to_end(&mut self) -> Result<bool, StoreError> {
-        Ok(self.read_to() == 0 || self.is_foreign()?)
-    }
-
-    /// Whether another program's. That does not change, and is looked at once.
-    fn is_foreign(&mut self) -> Result<bool, StoreError> {
-        if let Some(is_foreign) = self.is_foreign {
-            return Ok(is_foreign);
-        }
-        let is_foreign = self.store.shared.storage.birth(&self.session, &self.run)?.is_none();
-        self.is_foreign = Some(is_foreign);
-        Ok(is_foreign)
-    }
-
-    /// Whether nobody will append to the run any more, as far as anybody knows, whether or not it was ended.
-    pub fn is_abandoned(&self) -> Result<bool, StoreError> {
-        self.store.shared.is_abandoned(&self.session, &self.run)
-    }
-
-    /// Waits until there may be more, at most so long. Returns early when this process appends to the run.
-    pub fn wait(&mut self, limit: Duration) {
-        let seen = self.read_to();
-        // A journal that failed here may be opened again; until then there is nobody to wake us.
-        match self.attached.as_ref().filter(|attached| !attached.has_ended()) {
-            Some(attached) => attached.wait_beyond(seen, limit),
-            None => Attached::to_nothing().wait_beyond(seen, limit),
-        }
-    }
-
-    /// How far may be looked. Behind what this process has shown there may be lines that it takes back.
+    /// How far may be read. After what this process has shown there may be lines that it takes back.
     fn visible_extent(&mut self) -> u64 {
-        let open = self.gate.open_run(&self.run);
+        let open = self.lock.open_run(&self.run);
         let attached = self.attached.take();
         self.attached = open.map(|open| match attached {
             Some(attached) if open.is_followed_by(&attached) => attached,
-            _ => open.attach(self.bell.clone()),
+            _ => open.attach(self.waker.clone()),
         });
         self.attached.as_ref().map_or(u64::MAX, Attached::extent)
     }
 
-    /// A run that ended with `done` may get one more event, but nobody waits for it. A deleted session ends all, a
-    /// removed journal its run.
-    fn rest_is_silence(&mut self) -> Result<bool, StoreError> {
-        if self.seal != Seal::Open {
-            return Ok(true);
+    fn next_event(&mut self) -> Result<Option<JournalEvent>, StoreError> {
+        loop {
+            if let Some(event) = self.poll()? {
+                return Ok(Some(event));
+            }
+            // Registered before the look that decides to wait, so that no wake-up is lost.
+            let is_first_look = self.waiting.is_none();
+            if self.ended()?.is_some() {
+                return Ok(None);
+            }
+            self.begin_to_wait()?;
+            if !is_first_look {
+                self.signal.wait(Duration::MAX);
+            }
         }
-        let storage = &self.store.shared.storage;
-        Ok(storage.is_deleted(&self.session)? || storage.journal_bytes(&self.session, &self.run)?.is_none())
     }
 }
 
@@ -270,28 +299,11 @@ impl Iterator for Follow {
     type Item = Result<JournalEvent, StoreError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            match self.poll() {
-                Ok(Some(event)) => return Some(Ok(event)),
-                Err(error) => {
-                    self.reader = None;
-                    return Some(Err(error));
-                }
-                Ok(None) => {}
-            }
-            match self.rest_is_silence() {
-                _ if self.has_ended() => return None,
-                Ok(true) => return None,
-                Ok(false) => self.wait(FOLLOW_RECHECK),
-                Err(error) => {
-                    self.reader = None;
-                    return Some(Err(error));
-                }
-            }
-            if let Err(error) = self.close_if_dead() {
-                self.reader = None;
-                return Some(Err(error));
-            }
+        if self.has_failed {
+            return None;
         }
+        let next = self.next_event().transpose();
+        self.has_failed = matches!(next, Some(Err(_)));
+        next
     }
 }

@@ -3,17 +3,18 @@
 //! Blocking, and safe to share between threads. Knows no terminal and no HTTP.
 
 mod again;
-mod close;
 mod error;
 mod follow;
-mod gates;
 mod list;
+mod liveness;
 mod news;
 mod options;
 mod processes;
 mod read;
 mod recover;
+mod run_handle;
 mod runs;
+mod session_locks;
 mod sessions;
 mod settle;
 
@@ -25,29 +26,38 @@ use parking_lot::Mutex;
 pub use self::again::Again;
 pub use self::error::StoreError;
 pub use self::follow::{After, Follow};
-pub use self::gates::KeptAlive;
-use self::gates::{Gate, Gates};
 pub use self::list::{Listed, Page};
+pub(crate) use self::liveness::{Began, Journal, LastSign, LeaseFacts, Now, Origin, RunFacts, judge};
+pub use self::liveness::{KeptAlive, Liveness};
+use self::liveness::{Registry, TimerThread, Waiting};
 pub use self::news::Change;
 use self::news::News;
 pub use self::options::{Freshness, Options};
 use self::read::Cached;
-pub use self::runs::{Outcome, Run, UserTurn};
+pub use self::run_handle::Run;
+pub use self::runs::UserTurn;
+use self::session_locks::{SessionLock, SessionLocks};
 pub use self::sessions::NewSession;
 use crate::cache::Cache;
 use crate::clock::{Clock, Timestamp};
 use crate::entropy::Entropy;
 use crate::index::Index;
-use crate::journal::{OpenFileBudget, RunJournal};
+use crate::journal::{AppendWaker, OpenFileBudget, RunJournal};
 use crate::limits::SIDECAR_BYTES_MAX;
 use crate::meter::Meter;
+use crate::model::{RunEnd, RunId, SessionId};
 use crate::storage::{
     Durability, FileStorage, FilesOptions, Finding, Holder, Mode, OsDisk, Purpose, SharedDisk, Storage,
 };
 
+/// How a run is to end, for [`Run::finish`].
+pub type Outcome = RunEnd;
+
 /// A data directory, open.
 #[derive(Debug, Clone)]
 pub struct Store {
+    /// Before what it works on, so that it is joined before that is closed.
+    timer: Arc<TimerThread>,
     shared: Arc<Shared>,
 }
 
@@ -57,14 +67,15 @@ struct Shared {
     storage: Arc<dyn Storage>,
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
-    gates: Gates,
+    locks: SessionLocks,
+    liveness: Arc<Registry>,
     open_files: Arc<OpenFileBudget>,
     cache: Cache<Cached, StoreError>,
     index: Index,
     news: News,
     /// Runs with events that followers must not see: they could not be made durable, or the answer could not be saved. Held
-    /// open, with their gates, because only an open journal knows what it hides.
-    hidden: Mutex<Vec<(Arc<Gate>, Arc<RunJournal>)>>,
+    /// open, with their locks, because only an open journal knows what it hides.
+    hidden: Mutex<Vec<(Arc<SessionLock>, Arc<RunJournal>)>>,
     /// When this process took the directory over: turns that began before have no producer here.
     began_at: Timestamp,
     options: Options,
@@ -140,25 +151,42 @@ impl Store {
         options.document_bytes_max = options.document_bytes_max.min(SIDECAR_BYTES_MAX);
         let (clock, entropy) = (options.clock.clone(), options.entropy.clone());
         options.meter.findings.add(storage.findings().len() as u64);
-        let (gates, open_files) = (Gates::new(clock.clone()), Arc::new(OpenFileBudget::new(options.open_journals_max)));
+        let liveness = Arc::new(Registry::of(&options));
+        let (locks, open_files) = (SessionLocks::default(), Arc::new(OpenFileBudget::new(options.open_journals_max)));
         let (cache, began_at) = (Cache::new(options.cache), clock.now());
         let index = Index::new(storage.clone(), clock.clone());
         let (news, hidden) = (News::default(), Mutex::default());
-        Store {
-            shared: Arc::new(Shared {
-                storage,
-                clock,
-                entropy,
-                gates,
-                open_files,
-                cache,
-                index,
-                news,
-                hidden,
-                began_at,
-                options,
-            }),
+        let timer = Arc::new(TimerThread::new(liveness.clone()));
+        let shared = Arc::new(Shared {
+            storage,
+            clock,
+            entropy,
+            locks,
+            liveness,
+            open_files,
+            cache,
+            index,
+            news,
+            hidden,
+            began_at,
+            options,
+        });
+        if shared.options.serves_producers {
+            // The first reader that waits tries again, and reports it.
+            let _ = timer.ensure(&shared);
         }
+        Store { timer, shared }
+    }
+
+    /// Registers a reader that waits for a run: if the run is orphaned, the timer seals it, and wakes the reader.
+    fn wait_for(&self, session: &SessionId, run: &RunId, waker: AppendWaker) -> Result<Waiting, StoreError> {
+        self.timer.ensure(&self.shared).map_err(|cause| StoreError::NoTimer { reason: cause.to_string() })?;
+        Ok(self.shared.liveness.wait_for((session.clone(), run.clone()), waker))
+    }
+
+    /// Whether a run is over, and what can be done about it.
+    pub fn liveness(&self, session: &SessionId, run: &RunId) -> Result<Liveness, StoreError> {
+        self.shared.liveness_of(&self.shared.locks.of(session), session, run)
     }
 
     /// Makes everything that was appended so far survive a power cut, now, with one sync. By default that happens in

@@ -15,7 +15,27 @@ pub enum Change {
     /// A session was deleted.
     Deleted(SessionId),
     /// A turn began, and this run is to answer it.
-    Begun(SessionId, RunId),
+    Begun {
+        /// The session.
+        session: SessionId,
+        /// The run.
+        run: RunId,
+        /// Its place in the session's stream.
+        order: u64,
+    },
+    /// A run was opened to be appended to again.
+    Resumed(SessionId, RunId),
+    /// A run goes on although another one began since: its events after this number come after that one's.
+    Continued {
+        /// The session.
+        session: SessionId,
+        /// The run.
+        run: RunId,
+        /// Its last event before that.
+        after_seq: u64,
+        /// The place of its further events in the session's stream.
+        order: u64,
+    },
 }
 
 impl Change {
@@ -23,7 +43,10 @@ impl Change {
     pub fn session(&self) -> &SessionId {
         match self {
             Change::Saved(summary) => summary.id(),
-            Change::Deleted(session) | Change::Begun(session, _) => session,
+            Change::Deleted(session)
+            | Change::Begun { session, .. }
+            | Change::Resumed(session, _)
+            | Change::Continued { session, .. } => session,
         }
     }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::cache::CacheOptions;
-use crate::clock::{Clock, SystemClock};
+use crate::clock::{Clock, Steady, SystemClock, SystemSteady};
 use crate::entropy::{Entropy, SystemEntropy};
 use crate::limits::{OPEN_JOURNALS, SIDECAR_BYTES_MAX};
 use crate::meter::Meter;
@@ -45,8 +45,15 @@ pub struct Options {
     pub freshness: Freshness,
     /// The folder of the transcripts that the agent keeps itself (`session_<id>.json`), if there is one.
     pub core_dir: Option<PathBuf>,
+    /// Whether this process serves outside producers, as `lastword serve` does. Then a lease counts the time in which this
+    /// process was awake, and every unsealed run with a lease gets a whole lease when the store is opened, and again after a
+    /// pause of the process (SIGSTOP, suspend, a stalled machine). If not, a lease lapses that long after the last event or
+    /// renewal that the run's files show.
+    pub serves_producers: bool,
     /// Tells the time.
     pub clock: Arc<dyn Clock>,
+    /// Tells how much time has passed, whatever the clock is set to.
+    pub steady: Arc<dyn Steady>,
     /// Gives ids and unique names.
     pub entropy: Arc<dyn Entropy>,
     /// Counts what the store does. Stores whose options are clones of the same ones share it.
@@ -67,7 +74,9 @@ impl Default for Options {
             open_journals_max: open_journals_max(OpenFileShares::of_library(open_files_max())),
             freshness: Freshness::Check,
             core_dir: None,
+            serves_producers: false,
             clock: Arc::new(SystemClock),
+            steady: Arc::new(SystemSteady::default()),
             entropy: Arc::new(SystemEntropy),
             meter: Arc::default(),
             on_finding: None,

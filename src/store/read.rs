@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use super::gates::Gate;
+use super::liveness::Registry;
+use super::session_locks::SessionLock;
 use super::sessions::not_found;
 use super::{Freshness, Shared, Store, StoreError};
 use crate::cache::{CacheSize, Weighed};
@@ -21,7 +22,9 @@ pub(super) struct Cached {
     /// Whether the journals behind all of its markers were looked at since it was loaded. From then on those of settled turns
     /// are looked at only if this process opens them.
     pub(super) was_looked_through: AtomicBool,
-    gate: Arc<Gate>,
+    liveness: Arc<Registry>,
+    /// Held with it: the lock knows which runs this process has opened since.
+    _lock: Arc<SessionLock>,
 }
 
 impl Weighed for Cached {
@@ -31,7 +34,7 @@ impl Weighed for Cached {
 
     /// A session with a live run or a pending turn is about to be read and saved again.
     fn must_stay(&self) -> bool {
-        self.waits || self.gate.has_live_run()
+        self.waits || self.liveness.has_live_run(self.session.id())
     }
 }
 
@@ -48,8 +51,9 @@ impl Shared {
     pub(super) fn cached(&self, session: Session, was_looked_through: bool) -> Cached {
         let watch = Watch::of(&session);
         let waits = watch.is_pending && self.storage.can_write();
-        let (gate, was_looked_through) = (self.gates.of(session.id()), AtomicBool::new(was_looked_through));
-        Cached { gate, waits, watch, was_looked_through, session: Arc::new(session) }
+        let (lock, was_looked_through) = (self.locks.of(session.id()), AtomicBool::new(was_looked_through));
+        let (liveness, session) = (self.liveness.clone(), Arc::new(session));
+        Cached { liveness, _lock: lock, waits, watch, was_looked_through, session }
     }
 
     /// The session as it is stored, through the cache.

@@ -4,12 +4,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::gates::{Gate, KeptAlive, Lease};
+use super::liveness::{KeptAlive, Liveness};
 use super::read::Cached;
+use super::session_locks::SessionLock;
 use super::{Shared, Store, StoreError};
-use crate::clock::Timestamp;
 use crate::format::read_session;
-use crate::journal::{count_lines, summarize};
+use crate::journal::count_lines;
 use crate::model::marker::{FirstSeen, FoldedUpTo, Retry};
 use crate::model::{List, RunId, Session, SessionId};
 use crate::recovery::{Evidence, Facts, Growing, JournalState, Plan, Step, Watch, fold_limit, look_within, plan};
@@ -18,7 +18,7 @@ use crate::sidecar::{SaveIntent, SaveOptions, SidecarError};
 impl Store {
     /// Lets a run count as live while the guard lives: somebody in this process is about to append to it.
     pub fn keep_alive(&self, session: &SessionId, run: &RunId) -> KeptAlive {
-        self.shared.gates.of(session).keep_alive(run)
+        self.shared.liveness.keep_alive(session, run)
     }
 }
 
@@ -26,29 +26,29 @@ impl Shared {
     /// The session with every interrupted answer resolved that can be. One at a time; whoever comes meanwhile gets the
     /// session as it is, and so does everybody while the disk is full.
     pub(super) fn resolve(&self, id: &SessionId, read: Arc<Cached>) -> Result<Arc<Session>, StoreError> {
-        let gate = self.gates.of(id);
-        let Some(_alone) = gate.document.try_lock() else { return Ok(read.session.clone()) };
-        match self.resolve_alone(&gate, id) {
+        let lock = self.locks.of(id);
+        let Some(_alone) = lock.document.try_lock() else { return Ok(read.session.clone()) };
+        match self.resolve_alone(&lock, id) {
             Err(error) if error.code() == "no_space" => Ok(read.session.clone()),
             resolved => resolved.map(|resolved| resolved.session.clone()),
         }
     }
 
-    /// The same for somebody who holds the session's gate.
+    /// The same for somebody who holds the session's lock.
     ///
     /// A crash before the save leaves the session as it was, and the next read decides the same; a crash behind it
     /// leaves the session resolved, and the next read finds nothing to do.
-    pub(super) fn resolve_alone(&self, gate: &Arc<Gate>, id: &SessionId) -> Result<Arc<Cached>, StoreError> {
+    pub(super) fn resolve_alone(&self, lock: &Arc<SessionLock>, id: &SessionId) -> Result<Arc<Cached>, StoreError> {
         let read = self.read(id)?;
         if read.watch.is_quiet() {
-            gate.forget_closed_runs();
+            lock.forget_closed_runs();
             return Ok(read);
         }
-        let Some(grown) = self.calls_for_a_look(gate, &read) else { return Ok(read) };
-        self.make_hidden_end_durable(gate, &read)?;
-        let facts = self.facts(gate, &read, &grown);
+        let Some(grown) = self.calls_for_a_look(lock, &read) else { return Ok(read) };
+        self.make_hidden_end_durable(lock, &read)?;
+        let facts = self.facts(lock, &read, &grown);
         if facts.runs.values().all(|evidence| evidence.journal != JournalState::Unreadable) {
-            note_looked_through(gate, &read);
+            note_looked_through(lock, &read);
         }
         self.meter().damaged_lines.add(damaged(&facts));
         // A list that is no list is served as it is.
@@ -63,21 +63,20 @@ impl Shared {
             Err(StoreError::Sidecar(SidecarError::TooLarge { .. })) => Ok(read),
             saved => {
                 let runs: Vec<RunId> = plan.steps.iter().filter_map(|(run, _)| RunId::parse(run).ok()).collect();
-                runs.iter().for_each(|run| gate.end_lease(run));
                 let saved = saved?;
                 note_seen(&saved.watch, &facts);
                 note_folded(&read.session, &saved.watch, &facts);
                 self.count(&plan.steps, &read.watch);
-                runs.iter().for_each(|run| self.show_saved_end(gate, run));
+                runs.iter().for_each(|run| self.show_saved_end(lock, run));
                 Ok(saved)
             }
         }
     }
 
     /// An end that followers are not shown yet may not be durable. Only what is comes into the transcript.
-    fn make_hidden_end_durable(&self, gate: &Arc<Gate>, read: &Cached) -> Result<(), StoreError> {
-        match hidden_end(gate, read) {
-            Some(run) => self.make_end_durable(gate, read.session.id(), &run),
+    fn make_hidden_end_durable(&self, lock: &Arc<SessionLock>, read: &Cached) -> Result<(), StoreError> {
+        match hidden_end(lock, read) {
+            Some(run) => self.make_end_durable(lock, read.session.id(), &run),
             None => Ok(()),
         }
     }
@@ -104,24 +103,24 @@ impl Shared {
     /// Whether there may be something to resolve, and the runs whose journals have grown. Costs a stat of each journal that an
     /// armed marker, or one in the last turn, waits for; those of settled turns are looked at once after the session was
     /// loaded, and again if this process opens them.
-    fn calls_for_a_look(&self, gate: &Gate, read: &Cached) -> Option<Vec<String>> {
+    fn calls_for_a_look(&self, lock: &SessionLock, read: &Cached) -> Option<Vec<String>> {
         let session = &read.session;
-        let is_dead = read.watch.is_pending && self.is_dead(gate, session);
+        let is_dead = read.watch.is_pending && self.is_dead(lock, session);
         // While a run of the session is under way, its transcript is left alone.
         if read.watch.is_pending && !is_dead {
             return None;
         }
         let id = session.id();
-        let grown = self.grown(gate, read);
+        let grown = self.grown(lock, read);
         let calls = is_dead || !grown.is_empty() || read.watch.armed.iter().any(|retry| self.is_worth_a_try(id, retry));
         calls.then_some(grown)
     }
 
     /// The runs whose journals hold more than the rows above their markers, or may do so. If there is none, the journals were
     /// looked through.
-    fn grown(&self, gate: &Gate, read: &Cached) -> Vec<String> {
+    fn grown(&self, lock: &SessionLock, read: &Cached) -> Vec<String> {
         let (id, watch) = (read.session.id(), &read.watch);
-        let opened = gate.runs_to_look_at();
+        let opened = lock.runs_to_look_at();
         let opened_growing = opened.iter().filter_map(|(run, is_new)| {
             let growing = watch.growing_run(run.as_str())?;
             if *is_new {
@@ -141,57 +140,14 @@ impl Shared {
         grown.sort_unstable();
         grown.dedup();
         if grown.is_empty() {
-            note_looked_through(gate, read);
+            note_looked_through(lock, read);
         }
         grown
     }
 
-    /// Whether nobody will end the pending turn any more: its run is not live, and it began before this process or
-    /// longer ago than the grace.
-    pub(super) fn is_dead(&self, gate: &Gate, session: &Session) -> bool {
-        let run = session.active_run().unwrap_or_default();
-        let Ok(run) = RunId::parse(&run) else { return true };
-        let began = session.pending_turn().and_then(|turn| turn.started_at);
-        let may_go_on = || gate.is_held(&run) || !self.is_due(began) || self.is_leased(gate, session.id(), &run);
-        !may_go_on() || self.has_ended(gate, session.id(), &run)
-    }
-
-    /// Whether a run's journal holds its end, which may have been written and not saved.
-    pub(super) fn has_ended(&self, gate: &Gate, session: &SessionId, run: &RunId) -> bool {
-        if let Some(journal) = gate.open_run(run) {
-            return journal.is_surely_sealed();
-        }
-        let Some(bytes) = self.journal_len(session, run.as_str()).filter(|bytes| *bytes > 0) else { return false };
-        gate.is_sealed_at(run, bytes, || {
-            summarize(&self.storage, session, run).ok().flatten().is_some_and(|summary| summary.seal.is_sealed())
-        })
-    }
-
-    /// A beginning that is unknown counts as long ago, and so does one further in the future than the grace: then the
-    /// clock was wrong.
-    pub(super) fn is_due(&self, began: Option<f64>) -> bool {
-        let Some(began) = began.filter(|began| *began > 0.0) else { return true };
-        let (now, grace) = (self.clock.now().seconds(), self.options.recovery.grace.as_secs_f64());
-        began < self.began_at.seconds() || now - began >= grace || began - now > grace
-    }
-
-    /// Whether a producer outside still counts as alive: so long after its last append, or after it last said so.
-    ///
-    /// What cannot be read now says nothing: a run without a record has no lease, and a lease without a journal counts
-    /// from the beginning. Both are asked again.
-    pub(super) fn is_leased(&self, gate: &Gate, session: &SessionId, run: &RunId) -> bool {
-        let now = self.clock.now();
-        if let Some(lease) = gate.lease(run) {
-            return lease.holds_at(now);
-        }
-        let Ok(Some(birth)) = self.storage.birth(session, run) else { return false };
-        let Some(seconds) = birth.lease_seconds else { return false };
-        let since = |last_sign| Lease { seconds, renewed_at: Timestamp::from_seconds(last_sign) };
-        let Ok(summary) = summarize(&self.storage, session, run) else { return since(birth.begun_at).holds_at(now) };
-        let last_event = summary.and_then(|summary| summary.last_event_at);
-        let lease = since(last_event.unwrap_or(0.0).max(birth.begun_at));
-        gate.renew_lease(run, lease);
-        lease.holds_at(now)
+    /// Whether the pending turn is to be recovered, because the run that answers it is over.
+    pub(super) fn is_dead(&self, lock: &SessionLock, session: &Session) -> bool {
+        !matches!(self.liveness_of_turn(lock, session), Liveness::Live { .. })
     }
 
     /// An armed marker whose journal is missing or empty costs nothing, until it is too old or notes no usable numbers.
@@ -242,9 +198,9 @@ impl Shared {
     }
 
     /// Looks at everything that the decision depends on.
-    fn facts(&self, gate: &Gate, read: &Cached, grown: &[String]) -> Facts<'_> {
+    fn facts(&self, lock: &SessionLock, read: &Cached, grown: &[String]) -> Facts<'_> {
         let (session, id) = (&read.session, read.session.id());
-        let is_dead = read.watch.is_pending && self.is_dead(gate, session);
+        let is_dead = read.watch.is_pending && self.is_dead(lock, session);
         let pending = session.active_run().filter(|_| is_dead).map(|run| self.look_at(session, &run));
         let wants_core = pending.is_some() && session.is_empty(List::Messages);
         Facts {
@@ -276,14 +232,14 @@ impl Shared {
 }
 
 /// The pending run, if its journal has an end that followers are not shown yet.
-fn hidden_end(gate: &Gate, read: &Cached) -> Option<RunId> {
+fn hidden_end(lock: &SessionLock, read: &Cached) -> Option<RunId> {
     let run = RunId::parse(&read.session.active_run()?).ok()?;
-    gate.open_run(&run)?.hidden_end().map(|_| run)
+    lock.open_run(&run)?.hidden_end().map(|_| run)
 }
 
 /// From now on the journals of settled turns need no look, unless this process opens them.
-fn note_looked_through(gate: &Gate, read: &Cached) {
-    gate.note_looked_at();
+fn note_looked_through(lock: &SessionLock, read: &Cached) {
+    lock.note_looked_at();
     read.was_looked_through.store(true, Ordering::Relaxed);
 }
 

@@ -1,23 +1,22 @@
 //! Runs: begun with a durable prompt, appended to, ended with a durable, folded and saved answer.
 
 use std::cell::RefCell;
-use std::slice;
 use std::sync::Arc;
 
 use super::again::{Again, Room, make_room};
-use super::gates::Gate;
 use super::read::Cached;
+use super::session_locks::SessionLock;
 use super::sessions::check_length;
-use super::{Change, Shared, Store, StoreError};
+use super::{Change, Run, Shared, Store, StoreError};
 use crate::journal::{
-    AppendError, Appended, JournalEvent, ReadOptions, Replay, ReplayLimits, RunEvents, RunJournal, RunReader,
-    RunSummary, read_events, replay_session, runs_as_begun, summarize, summarize_within,
+    AppendError, JournalEvent, ReadOptions, Replay, ReplayLimits, RunEvents, RunJournal, RunReader, RunSummary,
+    Segment, read_events, replay_session, runs_as_begun, segments, summarize, summarize_within,
 };
 use crate::limits::LEASE_SECONDS_MAX;
-use crate::model::{Cursor, Event, PendingTurn, RunId, Session, SessionId};
+use crate::model::{Cursor, PendingTurn, RunEnd, RunId, Session, SessionId};
 use crate::recovery::keep_unanswered;
 use crate::sidecar::{SaveIntent, SaveOptions, SidecarError};
-use crate::storage::{Birth, Durability, OpenedJournal, StorageError, Ticket};
+use crate::storage::{Birth, Durability, OpenedJournal, StorageError};
 
 /// What a user says, to be answered by a run.
 #[derive(Debug, Clone, Default)]
@@ -72,199 +71,6 @@ impl UserTurn {
 /// The part of a document that is left for the answer when a turn begins.
 const ANSWER_PART: u64 = 16;
 
-/// How a run ends.
-#[derive(Debug, Clone)]
-pub enum Outcome {
-    /// The answer is complete.
-    Completed,
-    /// The user stopped it. What arrived is kept.
-    Stopped,
-    /// It failed. What arrived is kept.
-    Failed {
-        /// A word for programs.
-        kind: String,
-        /// A sentence for people.
-        message: String,
-    },
-}
-
-impl Outcome {
-    fn event(&self) -> Event {
-        match self {
-            Outcome::Completed => Event::done(),
-            Outcome::Stopped => Event::cancel(),
-            Outcome::Failed { kind, message } => Event::error(kind, message),
-        }
-    }
-}
-
-/// A run that is open for events. Clones are the same run.
-#[derive(Debug, Clone)]
-pub struct Run {
-    shared: Arc<Shared>,
-    gate: Arc<Gate>,
-    journal: Arc<RunJournal>,
-    /// For how long its producer counts as alive after a sign of life, if it is outside of this process.
-    lease: Option<Arc<LeaseHold>>,
-}
-
-/// Notes the last sign of life of a producer outside when the last handle to its run goes.
-#[derive(Debug)]
-struct LeaseHold {
-    shared: Arc<Shared>,
-    journal: Arc<RunJournal>,
-    seconds: f64,
-}
-
-impl LeaseHold {
-    fn renew(&self) {
-        self.shared.gates.renew_lease(self.journal.session(), self.journal.run(), self.seconds);
-    }
-}
-
-impl Drop for LeaseHold {
-    fn drop(&mut self) {
-        let gate = self.shared.gates.of(self.journal.session());
-        match gate.lease(self.journal.run()) {
-            Some(lease) if !self.journal.seal().is_sealed() => gate.renew_lease(self.journal.run(), lease),
-            _ => {}
-        }
-    }
-}
-
-impl Run {
-    /// Its id.
-    pub fn id(&self) -> &RunId {
-        self.journal.run()
-    }
-
-    /// Its session.
-    pub fn session(&self) -> &SessionId {
-        self.journal.session()
-    }
-
-    /// The number of its last event.
-    pub fn last_seq(&self) -> u64 {
-        self.journal.last_seq()
-    }
-
-    /// Whether it has ended.
-    pub fn is_sealed(&self) -> bool {
-        self.journal.seal().is_sealed()
-    }
-
-    /// For how long its producer counts as alive after a sign of life, if it is outside of this process.
-    pub fn lease_seconds(&self) -> Option<f64> {
-        self.lease.as_ref().map(|lease| lease.seconds)
-    }
-
-    /// Calls back, once, when the run has ended, whoever ended it, or takes no more events because its session was deleted
-    /// or its journal failed. At once if that was before. The call must not wait, and must not use the store.
-    pub fn on_end(&self, tell: impl FnOnce() + Send + 'static) {
-        self.journal.on_end(tell);
-    }
-
-    /// Appends an event. When this returns, it survives the death of the process, or a power cut if the store's options
-    /// ask for that; an event that ends the run is durable, folded and saved by then.
-    #[inline]
-    pub fn append(&self, event: Event) -> Result<Appended, StoreError> {
-        match self.shared.options.durability {
-            Durability::Buffered => self.append_all(slice::from_ref(&event), Durability::Buffered),
-            Durability::Durable => self.append_and_wait(&event),
-        }
-    }
-
-    fn append_and_wait(&self, event: &Event) -> Result<Appended, StoreError> {
-        let appended = self.append_all(slice::from_ref(event), Durability::Durable)?;
-        appended.ticket.clone().wait()?;
-        Ok(appended)
-    }
-
-    /// Appends an event that is to survive a power cut: wait for its ticket.
-    pub fn append_durable(&self, event: Event) -> Result<Appended, StoreError> {
-        self.append_all(&[event], Durability::Durable)
-    }
-
-    /// Appends events with one write. If one cannot be taken, none is. Only the last may end the run, or a `done` with
-    /// its `stream_end` behind it.
-    ///
-    /// A store that is told to be durable shows nothing before it is: there a buffered append returns at once too, and is
-    /// shown when it is durable.
-    pub fn append_all(&self, events: &[Event], durability: Durability) -> Result<Appended, StoreError> {
-        if events.iter().any(|event| event.terminal_state().is_some()) {
-            return self.append_end(events);
-        }
-        match self.shared.options.durability {
-            Durability::Buffered => Ok(self.journal.append(events, durability)?),
-            Durability::Durable => self.append_to_durable(events),
-        }
-    }
-
-    fn append_to_durable(&self, events: &[Event]) -> Result<Appended, StoreError> {
-        let appended = self.journal.append(events, Durability::Durable)?;
-        let (shared, gate, journal) = (Arc::downgrade(&self.shared), self.gate.clone(), self.journal.clone());
-        appended.ticket.when_settled(move |is_durable| {
-            // What is not durable stays hidden for as long as the store is open.
-            if let Some(shared) = shared.upgrade().filter(|_| !is_durable) {
-                shared.keep_hidden(&gate, &journal);
-            }
-        });
-        Ok(appended)
-    }
-
-    /// Says that the producer is alive although it has nothing to append. Only a producer with a lease needs to.
-    pub fn renew_lease(&self) {
-        if let Some(lease) = &self.lease {
-            lease.renew();
-        }
-    }
-
-    /// Followers are shown the end when it is durable and the answer is saved. Until then the journal is held open: the next
-    /// read, a repeat, or a follower who asks whether the run is over saves it.
-    fn append_end(&self, events: &[Event]) -> Result<Appended, StoreError> {
-        let _alone = self.gate.document.lock();
-        let appended = self.append_durably(events).and_then(|appended| {
-            self.gate.end_lease(self.id());
-            self.shared.settle(self.session(), self.id())?;
-            Ok(appended)
-        });
-        match &appended {
-            Ok(_) => self.shared.show_saved_end(&self.gate, self.id()),
-            Err(_) if self.journal.hidden_end().is_some() => self.shared.keep_hidden(&self.gate, &self.journal),
-            Err(_) => {}
-        }
-        appended
-    }
-
-    fn append_durably(&self, events: &[Event]) -> Result<Appended, StoreError> {
-        let appended = self.journal.append(events, Durability::Durable)?;
-        appended.ticket.clone().wait()?;
-        Ok(appended)
-    }
-
-    /// Ends the run: sealed, folded into the transcript, saved. If an earlier call sealed it and could not save, this
-    /// one saves, and the earlier outcome stands.
-    pub fn finish(&self, outcome: Outcome) -> Result<Appended, StoreError> {
-        match self.append(outcome.event()) {
-            Err(StoreError::Append(AppendError::Sealed { .. })) if self.settle_again()? => {
-                let last_seq = self.last_seq();
-                Ok(Appended { first_seq: last_seq, last_seq, ticket: Ticket::buffered() })
-            }
-            finished => finished,
-        }
-    }
-
-    fn settle_again(&self) -> Result<bool, StoreError> {
-        let _alone = self.gate.document.lock();
-        self.shared.save_end(&self.gate, self.session(), self.id())
-    }
-
-    /// The run's events as its producer knows them: those too that followers are not shown yet.
-    pub fn own_events(&self, options: ReadOptions) -> Result<RunEvents, StoreError> {
-        Ok(read_events(&self.shared.storage, self.session(), self.id(), options, None)?)
-    }
-}
-
 impl Store {
     /// Begins a turn: the user's message is durable, and the run is there to be appended to.
     ///
@@ -273,15 +79,17 @@ impl Store {
     pub fn begin_run(&self, session: &SessionId, turn: UserTurn) -> Result<Run, StoreError> {
         let pending = turn.pending()?;
         let shared = &self.shared;
-        let gate = shared.gates.of(session);
-        let _alone = gate.document.lock();
-        let mut document = shared.ready_for_turn(&gate, session)?;
+        let lock = shared.locks.of(session);
+        let _alone = lock.document.lock();
+        let mut document = shared.ready_for_turn(&lock, session)?;
         let run = turn.run.clone().unwrap_or_else(|| RunId::fresh(&*shared.entropy));
         if document.mentions(&run) {
             return Err(StoreError::RunTaken { session: session.clone(), run });
         }
         let now = shared.clock.now();
-        let birth = Birth { begun_at: now.seconds(), lease_seconds: turn.lease_seconds, ..Birth::default() };
+        let order = shared.storage.next_order()?;
+        let (begun_at, lease_seconds) = (now.seconds(), turn.lease_seconds);
+        let birth = Birth { begun_at, lease_seconds, order: Some(order), ..Birth::default() };
         let intent = shared.make_room(&mut document, &turn)?;
         document.set_pending(&run, &pending, now);
         shared.refuse_too_large(&document)?;
@@ -292,28 +100,36 @@ impl Store {
             shared.take_back(session, &run);
             return Err(error);
         }
+        lock.note_begun(order);
+        lock.open_runs().iter().for_each(|earlier| earlier.set_superseded(true));
         let journal = shared.new_journal(session, &run, opened);
-        gate.note_run(&journal);
-        let begun = shared.run(&gate, journal, turn.lease_seconds);
-        shared.news.tell(&Change::Begun(session.clone(), run));
+        shared.note_open(&lock, &journal);
+        let begun = shared.run(&lock, journal, turn.lease_seconds, None);
+        shared.news.tell(&Change::Begun { session: session.clone(), run, order });
         Ok(begun)
     }
 
     /// Opens a run that was begun before, in this process or an earlier one.
     pub fn resume_run(&self, session: &SessionId, run: &RunId) -> Result<Run, StoreError> {
-        let gate = self.shared.gates.of(session);
-        let _alone = gate.document.lock();
-        let journal = self.shared.open_journal(&gate, session, run)?;
-        let lease_seconds = self.shared.storage.birth(session, run)?.and_then(|birth| birth.lease_seconds);
-        Ok(self.shared.run(&gate, journal, lease_seconds))
+        let lock = self.shared.locks.of(session);
+        let _alone = lock.document.lock();
+        let was_open = lock.open_run(run).is_some();
+        let journal = self.shared.open_journal(&lock, session, run)?;
+        let birth = self.shared.storage.birth(session, run)?.unwrap_or_default();
+        if !was_open {
+            self.shared.note_whether_superseded(&lock, &journal, &birth)?;
+        }
+        let resumed = self.shared.run(&lock, journal, birth.lease_seconds, Some(birth.begun_at));
+        self.shared.news.tell(&Change::Resumed(session.clone(), run.clone()));
+        Ok(resumed)
     }
 
-    /// Stops a run, whoever produces it: it ends as stopped, what arrived is kept, and its producer's next append is
-    /// refused. `false` if it had ended before.
+    /// Stops a run, also one of an outside producer: it ends as stopped, what arrived is kept, and its producer's next append
+    /// is refused. `false` if it had ended before.
     pub fn stop_run(&self, session: &SessionId, run: &RunId) -> Result<bool, StoreError> {
         let open = self.resume_run(session, run)?;
         let had_ended = open.is_sealed();
-        match open.finish(Outcome::Stopped) {
+        match open.finish(RunEnd::InterruptedByUser) {
             // It ended by itself before this could, and is saved.
             Err(StoreError::Append(AppendError::Sealed { .. })) => Ok(false),
             stopped => stopped.map(|_| !had_ended),
@@ -324,19 +140,19 @@ impl Store {
     /// programs recorded; the session itself need not be there.
     pub fn adopt_run(&self, session: &SessionId, run: &RunId) -> Result<Run, StoreError> {
         let shared = &self.shared;
-        let gate = shared.gates.of(session);
-        let _alone = gate.document.lock();
-        let journal = match shared.open_journal(&gate, session, run) {
+        let lock = shared.locks.of(session);
+        let _alone = lock.document.lock();
+        let journal = match shared.open_journal(&lock, session, run) {
             Err(StoreError::RunNotFound { .. }) => {
                 let birth = Birth { begun_at: shared.clock.now().seconds(), ..Birth::default() };
                 let opened = shared.storage.create_journal(session, run, &birth)?;
                 let journal = shared.new_journal(session, run, opened);
-                gate.note_run(&journal);
+                shared.note_open(&lock, &journal);
                 journal
             }
             opened => opened?,
         };
-        Ok(shared.run(&gate, journal, None))
+        Ok(shared.run(&lock, journal, None, None))
     }
 
     /// A run's events one at a time, for journals too large to hold.
@@ -373,6 +189,11 @@ impl Store {
         Ok(runs_as_begun(&self.shared.storage, session)?)
     }
 
+    /// The parts of a session's stream in their order: its runs, and where runs went on after another one had begun.
+    pub fn segments(&self, session: &SessionId) -> Result<Vec<Segment>, StoreError> {
+        Ok(segments(&self.shared.storage, session)?)
+    }
+
     /// The events of all of a session's runs behind a cursor.
     pub fn replay(&self, session: &SessionId, cursor: Option<&Cursor>) -> Result<Replay, StoreError> {
         let (storage, limits) = (&self.shared.storage, ReplayLimits::default());
@@ -381,13 +202,16 @@ impl Store {
 
     /// Moves a run's journal to the trash. Its id is not taken again. Refused while the run is not folded yet.
     pub fn remove_run(&self, session: &SessionId, run: &RunId) -> Result<(), StoreError> {
-        let gate = self.shared.gates.of(session);
-        let _alone = gate.document.lock();
-        self.shared.refuse_unfolded(&gate, session, run)?;
-        if let Some(open) = gate.open_run(run) {
+        let lock = self.shared.locks.of(session);
+        let _alone = lock.document.lock();
+        self.shared.refuse_unfolded(&lock, session, run)?;
+        if let Some(open) = lock.open_run(run) {
             open.fence("it was removed");
         }
-        match self.shared.storage.remove_journal(session, run)? {
+        let is_removed = self.shared.storage.remove_journal(session, run)?;
+        self.shared.end_lease(session, run);
+        self.shared.liveness.wake(session, run);
+        match is_removed {
             true => Ok(()),
             false => Err(StoreError::RunNotFound { session: session.clone(), run: run.to_string() }),
         }
@@ -395,12 +219,10 @@ impl Store {
 }
 
 impl Shared {
-    fn run(self: &Arc<Self>, gate: &Arc<Gate>, journal: Arc<RunJournal>, lease_seconds: Option<f64>) -> Run {
-        let hold = |seconds| LeaseHold { shared: self.clone(), journal: journal.clone(), seconds };
-        let lease = lease_seconds.map(|seconds| Arc::new(hold(seconds)));
-        let run = Run { shared: self.clone(), gate: gate.clone(), journal, lease };
-        run.renew_lease();
-        run
+    /// Notes that a run's journal is open, and has its readers follow it.
+    fn note_open(&self, lock: &SessionLock, journal: &Arc<RunJournal>) {
+        lock.note_run(journal);
+        self.liveness.wake(journal.session(), journal.run());
     }
 
     /// Refuses a turn whose document leaves too little room for an answer.
@@ -425,11 +247,11 @@ impl Shared {
     /// How far a run may be shown, if not all of it: a store that is told to be durable shows nothing that a power cut could
     /// take back, and no store shows the end of an answer that is not saved.
     fn shown(&self, session: &SessionId, run: &RunId) -> Option<u64> {
-        self.shown_of(&self.gates.of(session), run)
+        self.shown_of(&self.locks.of(session), run)
     }
 
-    fn shown_of(&self, gate: &Gate, run: &RunId) -> Option<u64> {
-        let open = gate.open_run(run)?;
+    fn shown_of(&self, lock: &SessionLock, run: &RunId) -> Option<u64> {
+        let open = lock.open_run(run)?;
         match self.options.durability {
             Durability::Durable => Some(open.shown_extent()),
             Durability::Buffered => open.hidden_end(),
@@ -443,38 +265,38 @@ impl Shared {
         session: &SessionId,
         read: impl Fn(&dyn Fn(&RunId) -> Option<u64>) -> Result<T, StorageError>,
     ) -> Result<T, StoreError> {
-        let gate = self.gates.of(session);
+        let lock = self.locks.of(session);
         loop {
             let read_whole = RefCell::new(Vec::new());
             let found = read(&|run| {
-                let shown = self.shown_of(&gate, run);
+                let shown = self.shown_of(&lock, run);
                 if shown.is_none() {
                     read_whole.borrow_mut().push(run.clone());
                 }
                 shown
             })?;
-            if read_whole.into_inner().iter().all(|run| self.shown_of(&gate, run).is_none()) {
+            if read_whole.into_inner().iter().all(|run| self.shown_of(&lock, run).is_none()) {
                 return Ok(found);
             }
         }
     }
 
     /// From which place on a run's journal is not to be shown yet.
-    pub(super) fn hidden_from(&self, gate: &Gate, run: &RunId) -> u64 {
-        self.shown_of(gate, run).unwrap_or(u64::MAX)
+    pub(super) fn hidden_from(&self, lock: &SessionLock, run: &RunId) -> u64 {
+        self.shown_of(lock, run).unwrap_or(u64::MAX)
     }
 
     /// Keeps a journal open, so that what its followers must not see stays hidden.
-    pub(super) fn keep_hidden(&self, gate: &Arc<Gate>, journal: &Arc<RunJournal>) {
+    pub(super) fn keep_hidden(&self, lock: &Arc<SessionLock>, journal: &Arc<RunJournal>) {
         let mut hidden = self.hidden.lock();
         if !hidden.iter().any(|(_, known)| Arc::ptr_eq(known, journal)) {
-            hidden.push((gate.clone(), journal.clone()));
+            hidden.push((lock.clone(), journal.clone()));
         }
     }
 
     /// Shows followers the end of a run, which is durable and whose answer is saved.
-    pub(super) fn show_saved_end(&self, gate: &Gate, run: &RunId) {
-        let Some(journal) = gate.open_run(run).filter(|journal| journal.seal().is_sealed()) else { return };
+    pub(super) fn show_saved_end(&self, lock: &SessionLock, run: &RunId) {
+        let Some(journal) = lock.open_run(run).filter(|journal| journal.seal().is_sealed()) else { return };
         journal.show_end();
         self.hidden.lock().retain(|(_, known)| !Arc::ptr_eq(known, &journal));
     }
@@ -482,28 +304,29 @@ impl Shared {
     /// The journal of a run, the one that is open if there is one: a journal has one writer.
     pub(super) fn open_journal(
         &self,
-        gate: &Arc<Gate>,
+        lock: &Arc<SessionLock>,
         session: &SessionId,
         run: &RunId,
     ) -> Result<Arc<RunJournal>, StoreError> {
-        let failed = match gate.open_run(run) {
+        let failed = match lock.open_run(run) {
             Some(open) if !open.has_failed() => return Ok(open),
             failed => failed,
         };
         let opened = self.storage.open_journal(session, run)?;
         let journal = self.new_journal(session, run, opened);
         if let Some(failed) = failed {
-            self.hide_as_before(gate, &journal, &failed);
+            journal.set_superseded(failed.is_superseded());
+            self.hide_as_before(lock, &journal, &failed);
         }
-        gate.note_run(&journal);
+        self.note_open(lock, &journal);
         Ok(journal)
     }
 
     /// Hides from followers what was hidden when a journal failed that was opened again.
-    fn hide_as_before(&self, gate: &Arc<Gate>, journal: &Arc<RunJournal>, failed: &Arc<RunJournal>) {
+    fn hide_as_before(&self, lock: &Arc<SessionLock>, journal: &Arc<RunJournal>, failed: &Arc<RunJournal>) {
         if let Some(place) = failed.hidden_end().filter(|_| journal.seal().is_sealed()) {
             journal.hide_end_from(place);
-            self.keep_hidden(gate, journal);
+            self.keep_hidden(lock, journal);
         }
         self.hidden.lock().retain(|(_, known)| !Arc::ptr_eq(known, failed));
     }
@@ -513,8 +336,8 @@ impl Shared {
     }
 
     /// A run's journal goes only when its session holds what it says. What can be resolved is resolved first.
-    fn refuse_unfolded(&self, gate: &Arc<Gate>, session: &SessionId, run: &RunId) -> Result<(), StoreError> {
-        let read = match self.resolve_alone(gate, session) {
+    fn refuse_unfolded(&self, lock: &Arc<SessionLock>, session: &SessionId, run: &RunId) -> Result<(), StoreError> {
+        let read = match self.resolve_alone(lock, session) {
             Err(StoreError::NotFound { .. }) => return Ok(()),
             read => read?,
         };
@@ -529,13 +352,13 @@ impl Shared {
 
     /// The session, with no run unfinished. One that is dead is recovered first, as by any full read; one that ended but
     /// was not folded before a crash is folded now.
-    fn ready_for_turn(&self, gate: &Arc<Gate>, session: &SessionId) -> Result<Session, StoreError> {
-        let read = self.resolve_alone(gate, session)?;
+    fn ready_for_turn(&self, lock: &Arc<SessionLock>, session: &SessionId) -> Result<Session, StoreError> {
+        let read = self.resolve_alone(lock, session)?;
         let Some(active) = read.session.active_run() else { return self.keep_prompt(&read.session) };
         let busy = || StoreError::RunInProgress { session: session.clone(), run: active.to_string() };
         let Ok(run) = RunId::parse(&active) else { return self.keep_prompt(&read.session) };
         let is_sealed = summarize(&self.storage, session, &run)?.is_some_and(|summary| summary.seal.is_sealed());
-        if !is_sealed && !self.is_dead(gate, &read.session) {
+        if !is_sealed && !self.is_dead(lock, &read.session) {
             return Err(busy());
         }
         if self.settle(session, &run)? {

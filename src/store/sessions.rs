@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::gates::Gate;
 use super::read::Cached;
+use super::session_locks::SessionLock;
 use super::{Change, Shared, Store, StoreError};
 use crate::clock::Stopwatch;
 use crate::limits::MESSAGE_BYTES_MAX;
@@ -83,8 +83,8 @@ impl Store {
         let id = new.id.unwrap_or_else(|| SessionId::fresh(&*shared.entropy));
         let session = Session::new(id.clone(), &new.title, shared.clock.now());
         // Without it, a change by another thread that found the new session could be overtaken on its way into the cache.
-        let gate = shared.gates.of(&id);
-        let _alone = gate.document.lock();
+        let lock = shared.locks.of(&id);
+        let _alone = lock.document.lock();
         match shared.save(&session, SaveOptions::default()) {
             Err(StoreError::Sidecar(SidecarError::Conflict { session })) => Err(StoreError::Exists { session }),
             saved => saved.map(|_| id),
@@ -99,8 +99,8 @@ impl Store {
         options: SaveOptions,
         change: impl FnOnce(&mut Session),
     ) -> Result<Arc<Session>, StoreError> {
-        let gate = self.shared.gates.of(id);
-        let _alone = gate.document.lock();
+        let lock = self.shared.locks.of(id);
+        let _alone = lock.document.lock();
         let mut session = (*self.shared.read(id)?.session).clone();
         change(&mut session);
         self.shared.save(&session, options).map(|saved| saved.session.clone())
@@ -114,8 +114,8 @@ impl Store {
         will_do: impl FnOnce(Option<&Revision>) -> bool,
         change: impl FnOnce(&mut Session),
     ) -> Result<Option<Arc<Session>>, StoreError> {
-        let gate = self.shared.gates.of(id);
-        let _alone = gate.document.lock();
+        let lock = self.shared.locks.of(id);
+        let _alone = lock.document.lock();
         let mut session = (*self.shared.read(id)?.session).clone();
         if !will_do(session.revision()) {
             return Ok(None);
@@ -130,16 +130,16 @@ impl Store {
 
     /// Saves a session that was read before. A conflict if somebody changed it since.
     pub fn save(&self, session: &Session, options: SaveOptions) -> Result<Arc<Session>, StoreError> {
-        let gate = self.shared.gates.of(session.id());
-        let _alone = gate.document.lock();
+        let lock = self.shared.locks.of(session.id());
+        let _alone = lock.document.lock();
         self.shared.save(session, options).map(|saved| saved.session.clone())
     }
 
     /// Deletes a session and its journals, into the trash. Runs that are open end here; nothing revives it by accident.
     pub fn delete(&self, id: &SessionId) -> Result<(), StoreError> {
-        let gate = self.shared.gates.of(id);
-        let _alone = gate.document.lock();
-        self.delete_alone(&gate, id)
+        let lock = self.shared.locks.of(id);
+        let _alone = lock.document.lock();
+        self.delete_alone(&lock, id)
     }
 
     /// The same, if the session is still of a revision that will do. `false` if it is not.
@@ -148,17 +148,17 @@ impl Store {
         id: &SessionId,
         will_do: impl FnOnce(Option<&Revision>) -> bool,
     ) -> Result<bool, StoreError> {
-        let gate = self.shared.gates.of(id);
-        let _alone = gate.document.lock();
+        let lock = self.shared.locks.of(id);
+        let _alone = lock.document.lock();
         match will_do(self.metadata(id)?.revision()) {
-            true => self.delete_alone(&gate, id).map(|()| true),
+            true => self.delete_alone(&lock, id).map(|()| true),
             false => Ok(false),
         }
     }
 
-    fn delete_alone(&self, gate: &Gate, id: &SessionId) -> Result<(), StoreError> {
+    fn delete_alone(&self, lock: &SessionLock, id: &SessionId) -> Result<(), StoreError> {
         // Appenders wait until it is decided: what is acknowledged is durable before the journals move, or refused.
-        let runs = gate.open_runs();
+        let runs = lock.open_runs();
         let held: Vec<_> = runs.iter().map(|run| run.hold()).collect();
         let deleted = self.shared.storage.delete_session(id);
         // Only now: a reader may have put it there again meanwhile.
@@ -171,6 +171,7 @@ impl Store {
         if is_gone {
             self.shared.index.forget(id);
             held.into_iter().for_each(|run| run.fence(DELETED));
+            self.shared.liveness.wake_session(id);
             self.shared.news.tell(&Change::Deleted(id.clone()));
         }
         if deleted? { Ok(()) } else { Err(not_found(id)) }

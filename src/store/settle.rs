@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::gates::Gate;
+use super::session_locks::SessionLock;
 use super::{Shared, StoreError};
 use crate::journal::end_of;
 use crate::model::{List, Metadata, NotAList, RunId, Session, SessionId};
@@ -11,7 +11,7 @@ use crate::sidecar::{SaveIntent, SaveOptions};
 
 impl Shared {
     /// Folds a run that has ended into its session, if the session waits for it or holds its marker, and says whether
-    /// it did. The caller holds the session's gate.
+    /// it did. The caller holds the session's lock.
     ///
     /// The journal is durable and sealed before. A crash before the save leaves the turn pending and the journal
     /// complete, so that it can be folded again; a crash behind it leaves the transcript.
@@ -37,10 +37,15 @@ impl Shared {
     }
 
     /// The same for a run whose end was written and could not be saved: makes it durable first, and shows it afterwards.
-    pub(super) fn save_end(&self, gate: &Arc<Gate>, session: &SessionId, run: &RunId) -> Result<bool, StoreError> {
-        self.make_end_durable(gate, session, run)?;
+    pub(super) fn save_end(
+        &self,
+        lock: &Arc<SessionLock>,
+        session: &SessionId,
+        run: &RunId,
+    ) -> Result<bool, StoreError> {
+        self.make_end_durable(lock, session, run)?;
         let is_folded = self.settle(session, run)?;
-        self.show_saved_end(gate, run);
+        self.show_saved_end(lock, run);
         Ok(is_folded)
     }
 
@@ -48,38 +53,38 @@ impl Shared {
     /// it is saved now, or hidden because it cannot be.
     pub(super) fn save_or_hide_end(
         &self,
-        gate: &Arc<Gate>,
+        lock: &Arc<SessionLock>,
         session: &SessionId,
         run: &RunId,
     ) -> Result<(), StoreError> {
-        if !self.storage.can_write() || gate.open_run(run).is_some() || !self.is_awaited(session, run) {
+        if !self.storage.can_write() || lock.open_run(run).is_some() || !self.is_awaited(session, run) {
             return Ok(());
         }
         // What cannot be told is no reason to show nothing.
-        if !matches!(self.storage.birth(session, run), Ok(Some(_))) || !self.has_ended(gate, session, run) {
+        if !matches!(self.storage.birth(session, run), Ok(Some(_))) || !self.has_ended(lock, session, run) {
             return Ok(());
         }
-        let _alone = gate.document.lock();
-        match self.resolve_alone(gate, session) {
-            Err(error) if error.storage().is_some() => self.hide_unsaved_end(gate, session, run),
+        let _alone = lock.document.lock();
+        match self.resolve_alone(lock, session) {
+            Err(error) if error.storage().is_some() => self.hide_unsaved_end(lock, session, run),
             // What else is wrong is reported to those who read the session.
             _ => Ok(()),
         }
     }
 
     /// Whether a session waits for this run, as far as can be told.
-    fn is_awaited(&self, session: &SessionId, run: &RunId) -> bool {
+    pub(super) fn is_awaited(&self, session: &SessionId, run: &RunId) -> bool {
         let is_active = |metadata: Metadata| metadata.active_run().as_deref() == Some(run.as_str());
         self.metadata(session).is_ok_and(is_active)
     }
 
-    fn hide_unsaved_end(&self, gate: &Arc<Gate>, session: &SessionId, run: &RunId) -> Result<(), StoreError> {
+    fn hide_unsaved_end(&self, lock: &Arc<SessionLock>, session: &SessionId, run: &RunId) -> Result<(), StoreError> {
         let Some(place) = end_of(&self.storage, session, run)? else { return Ok(()) };
         // One that cannot be opened is shown as it is.
-        let Ok(journal) = self.open_journal(gate, session, run) else { return Ok(()) };
+        let Ok(journal) = self.open_journal(lock, session, run) else { return Ok(()) };
         if journal.seal().is_sealed() && journal.hidden_end().is_none() {
             journal.hide_end_from(place);
-            self.keep_hidden(gate, &journal);
+            self.keep_hidden(lock, &journal);
         }
         Ok(())
     }
@@ -87,12 +92,12 @@ impl Shared {
     /// Makes the end of a run durable. A journal that has failed is opened again, which mends and syncs it.
     pub(super) fn make_end_durable(
         &self,
-        gate: &Arc<Gate>,
+        lock: &Arc<SessionLock>,
         session: &SessionId,
         run: &RunId,
     ) -> Result<(), StoreError> {
-        if gate.open_run(run).is_some_and(|open| open.has_failed()) {
-            self.open_journal(gate, session, run)?;
+        if lock.open_run(run).is_some_and(|open| open.has_failed()) {
+            self.open_journal(lock, session, run)?;
         }
         Ok(self.storage.commit()?)
     }
@@ -127,6 +132,6 @@ mod tests {
         let name = run.id().clone();
         drop(run);
         assert!(store.shared.hidden.lock().is_empty());
-        assert!(store.shared.gates.of(&id).open_run(&name).is_none());
+        assert!(store.shared.locks.of(&id).open_run(&name).is_none());
     }
 }

@@ -1,6 +1,6 @@
 //! What a command is told, and what becomes of what it prints.
 
-use lastword::run::{BudgetSettings, CommandRunner, OutputForm, RunEnd};
+use lastword::run::{BudgetSettings, CommandRunner, OutputForm};
 use serde_json::json;
 
 use crate::agent::{Agent, until};
@@ -10,7 +10,7 @@ use crate::house::rows;
 async fn a_command_is_given_the_turn_as_one_line_of_json() {
     let agent = Agent::new("cat > $0/input; echo fine");
     let (run, end) = agent.house.answer("Where to, \"friend\"?\nBy the sea? \u{1f30a}").await;
-    assert!(matches!(end, RunEnd::Completed), "{end:?}");
+    assert!(end.is_completed(), "{end:?}");
     let message = "Where to, \"friend\"?\nBy the sea? \u{1f30a}";
     let expected = json!({
         "message": message, "attachments": [], "context": [{"role": "user", "content": message}],
@@ -70,7 +70,7 @@ async fn lines_that_are_events_are_events() {
            echo '{"event":"done"}'"#,
     );
     let (run, end) = agent.house.answer("hi").await;
-    assert!(matches!(end, RunEnd::Completed), "{end:?}");
+    assert!(end.is_completed(), "{end:?}");
     let names = ["attempt", "reasoning", "token", "tool", "tool_complete", "token", "something_new", "exit", "done"];
     assert_eq!(agent.house.names(&run), names);
     assert_eq!(
@@ -103,7 +103,7 @@ async fn what_looks_like_an_event_is_text_if_everything_is() {
 async fn bytes_that_are_no_text_harm_nobody() {
     let agent = Agent::new("printf 'a\\377\\000b\\355\\240\\200\\n{\"event\":\\377}\\nend'");
     let (_, end) = agent.house.answer("hi").await;
-    assert!(matches!(end, RunEnd::Completed), "{end:?}");
+    assert!(end.is_completed(), "{end:?}");
     let said = agent.house.rows()[1].1.clone();
     assert!(said.starts_with("a\u{fffd}\0b") && said.ends_with("end"), "{said:?}");
 }
@@ -113,7 +113,7 @@ async fn megabytes_without_a_line_feed_arrive_whole() {
     const BYTES: usize = 5 << 20;
     let agent = Agent::new(&format!("head -c {BYTES} /dev/zero | tr '\\000' x"));
     let (_, end) = agent.house.answer("hi").await;
-    assert!(matches!(end, RunEnd::Completed), "{end:?}");
+    assert!(end.is_completed(), "{end:?}");
     let said = agent.house.rows()[1].1.clone();
     assert!(said.len() == BYTES && said.bytes().all(|byte| byte == b'x'), "{} bytes", said.len());
 }
@@ -122,7 +122,7 @@ async fn megabytes_without_a_line_feed_arrive_whole() {
 async fn a_command_that_reads_nothing_is_not_waited_for() {
     let agent = Agent::new("exec < /dev/null; echo short");
     let (_, end) = agent.house.answer(&"long ".repeat(200_000)).await;
-    assert!(matches!(end, RunEnd::Completed), "{end:?}");
+    assert!(end.is_completed(), "{end:?}");
     assert_eq!(agent.house.rows()[1].1, "short");
 }
 
@@ -136,7 +136,7 @@ async fn many_commands_answer_at_once_each_in_its_own_session() {
         started.push((session.clone(), agent.house.supervisor.start(&session, turn, None).await.unwrap()));
     }
     for (session, mut run) in started {
-        assert!(matches!(run.ended().await, RunEnd::Completed));
+        assert!(run.ended().await.is_completed());
         run.gone().await;
         let transcript = agent.house.store.get_session(&session).unwrap();
         assert_eq!(transcript.message(1).unwrap().content(), session.as_str());

@@ -1,7 +1,7 @@
 //! How a command ends decides how its run ends; what it complained about is kept.
 
 use lastword::model::Object;
-use lastword::run::{BudgetSettings, CommandRunner, RunEnd};
+use lastword::run::{BudgetSettings, CommandRunner, RunFailure};
 
 use crate::agent::Agent;
 use crate::house::{rows, seconds_since};
@@ -17,7 +17,7 @@ fn exit(agent: &Agent, run: &lastword::RunId) -> Object {
 async fn exit_code_and_the_end_of_stderr_are_kept() {
     let agent = Agent::new("echo half; echo 'first trouble' >&2; echo 'the disk is on fire' >&2; exit 7");
     let (run, end) = agent.house.answer("hi").await;
-    let RunEnd::Failed { kind, message } = end else { panic!("{end:?}") };
+    let Some(RunFailure { kind, message }) = end.failure else { panic!(\"it did not fail\") };
     assert_eq!(kind, "command_failed");
     assert!(message.contains("exit code 7") && message.contains("the disk is on fire"), "{message}");
     let (exit, last) = (exit(&agent, &run), agent.house.last_words(&run));
@@ -32,7 +32,7 @@ async fn exit_code_and_the_end_of_stderr_are_kept() {
 async fn complaints_of_a_command_that_succeeds_are_kept_too() {
     let agent = Agent::new("echo fine; echo 'deprecated' >&2");
     let (run, end) = agent.house.answer("hi").await;
-    assert!(matches!(end, RunEnd::Completed), "{end:?}");
+    assert!(end.is_completed(), "{end:?}");
     assert_eq!(exit(&agent, &run).text("stderr_tail").unwrap(), "deprecated\n");
 }
 
@@ -49,7 +49,7 @@ async fn of_a_flood_on_stderr_the_end_is_kept() {
 async fn a_command_that_a_signal_ends_has_no_exit_code() {
     let agent = Agent::new("echo half; kill -9 $$");
     let (run, end) = agent.house.answer("hi").await;
-    assert!(matches!(&end, RunEnd::Failed { kind, .. } if kind == "command_killed"), "{end:?}");
+    assert!(end.has_failed_as("command_killed"), "{end:?}");
     let exit = exit(&agent, &run);
     assert_eq!((exit.get("exit_code"), exit.text("ended_by").unwrap().as_ref()), (Some("null"), "signal 9"));
 }
@@ -61,7 +61,7 @@ async fn a_command_that_is_not_there_is_named_and_not_asked_again() {
         ..CommandRunner::default()
     });
     let (run, end) = agent.house.answer("hi").await;
-    let RunEnd::Failed { kind, message } = end else { panic!("{end:?}") };
+    let Some(RunFailure { kind, message }) = end.failure else { panic!(\"it did not fail\") };
     assert_eq!(kind, "command_not_found");
     assert!(message.contains("no-such-agent-anywhere") && message.contains("configuration"), "{message}");
     assert_eq!(agent.house.names(&run), ["attempt", "exit", "apperror"]);
@@ -74,28 +74,28 @@ async fn a_folder_that_is_not_there_is_a_failure_to_start() {
         ..runner
     });
     let (_, end) = agent.house.answer("hi").await;
-    assert!(matches!(&end, RunEnd::Failed { kind, .. } if kind == "command_not_started"), "{end:?}");
+    assert!(end.has_failed_as("command_not_started"), "{end:?}");
 }
 
 #[tokio::test]
 async fn success_without_a_word_is_a_failure() {
     let agent = Agent::new("exit 0");
     let (_, end) = agent.house.answer("hi").await;
-    assert!(matches!(&end, RunEnd::Failed { kind, .. } if kind == "empty_answer"), "{end:?}");
+    assert!(end.has_failed_as("empty_answer"), "{end:?}");
 }
 
 #[tokio::test]
 async fn exit_code_75_asks_for_another_attempt_until_something_was_shown() {
     let agent = Agent::new("echo x >> $0/starts; [ $(wc -l < $0/starts) -ge 3 ] || exit 75; echo third time");
     let (run, end) = agent.house.answer("hi").await;
-    assert!(matches!(end, RunEnd::Completed), "{end:?}");
+    assert!(end.is_completed(), "{end:?}");
     assert_eq!(agent.starts(), 3);
     let names = agent.house.names(&run);
     assert_eq!(names.iter().filter(|name| *name == "attempt_end").count(), 2, "{names:?}");
     assert_eq!(agent.house.rows(), rows(&[("user", "hi"), ("assistant", "third time")]));
     let agent = Agent::new("echo x >> $0/starts; echo seen; exit 75");
     let (_, end) = agent.house.answer("hi").await;
-    assert!(matches!(end, RunEnd::Failed { .. }), "{end:?}");
+    assert!(end.failure.is_some(), "{end:?}");
     assert_eq!(agent.starts(), 1);
 }
 
@@ -107,7 +107,7 @@ async fn a_command_says_itself_how_its_answer_ends() {
            echo 'behind the end nothing counts'; exit 4"#,
     );
     let (run, end) = agent.house.answer("hi").await;
-    let RunEnd::Failed { kind, message } = end else { panic!("{end:?}") };
+    let Some(RunFailure { kind, message }) = end.failure else { panic!(\"it did not fail\") };
     assert_eq!((kind.as_str(), message.as_str(), agent.starts()), ("quota", "Come back tomorrow.", 1));
     let last = agent.house.last_words(&run);
     assert_eq!((last.text("plan").unwrap().as_ref(), last.get("exit_code")), ("free", Some("4")));
@@ -121,7 +121,7 @@ async fn a_declared_failure_that_may_pass_is_tried_again() {
            [ $(wc -l < $0/starts) = 1 ] && echo '{"event":"apperror","payload":{"type":"busy","retryable":true}}' && exit 1
            echo better"#,
     );
-    assert!(matches!(agent.house.answer("hi").await.1, RunEnd::Completed));
+    assert!(agent.house.answer("hi").await.1.is_completed());
     assert_eq!(agent.house.rows(), rows(&[("user", "hi"), ("assistant", "better")]));
 }
 
@@ -130,7 +130,7 @@ async fn a_command_that_is_done_and_does_not_go_is_made_to() {
     let agent = Agent::new(r#"echo $$ > $0/pid; echo all; echo '{"event":"done"}'; sleep 600"#);
     let begin = tokio::time::Instant::now();
     let (run, end) = agent.house.answer("hi").await;
-    assert!(matches!(end, RunEnd::Completed), "{end:?}");
+    assert!(end.is_completed(), "{end:?}");
     assert!(seconds_since(begin) < 20.0);
     assert_eq!(agent.house.names(&run).last().unwrap(), "done");
     assert!(!crate::agent::is_alive(&agent.line("pid").await));
@@ -141,7 +141,7 @@ async fn a_child_that_holds_on_to_stdout_does_not_keep_the_run_and_goes_with_it(
     let agent = Agent::new("sleep 600 & echo $! > $0/child; echo all");
     let begin = tokio::time::Instant::now();
     let (_, end) = agent.house.answer("hi").await;
-    assert!(matches!(end, RunEnd::Completed), "{end:?}");
+    assert!(end.is_completed(), "{end:?}");
     assert!(seconds_since(begin) < 20.0);
     assert!(!crate::agent::is_alive(&agent.line("child").await));
     assert_eq!(agent.house.rows(), rows(&[("user", "hi"), ("assistant", "all")]));
@@ -152,7 +152,7 @@ async fn a_child_that_goes_on_talking_does_not_keep_the_run_open() {
     let agent = Agent::new("(while :; do echo log; sleep 0.2; done) & echo $! > $0/child; echo all");
     let begin = tokio::time::Instant::now();
     let (_, end) = agent.house.answer("hi").await;
-    assert!(matches!(end, RunEnd::Completed), "{end:?}");
+    assert!(end.is_completed(), "{end:?}");
     assert!(seconds_since(begin) < 20.0, "{} s", seconds_since(begin));
     assert!(!crate::agent::is_alive(&agent.line("child").await));
     assert!(agent.house.rows()[1].1.contains("all"));
@@ -162,7 +162,7 @@ async fn a_child_that_goes_on_talking_does_not_keep_the_run_open() {
 async fn a_child_without_a_mark_ends_with_its_group_too() {
     let agent = Agent::new("env -i sleep 600 > /dev/null 2>&1 & echo $! > $0/child; echo all");
     let (_, end) = agent.house.answer("hi").await;
-    assert!(matches!(end, RunEnd::Completed), "{end:?}");
+    assert!(end.is_completed(), "{end:?}");
     assert!(!crate::agent::is_alive(&agent.line("child").await));
     assert_eq!(agent.noted(), 0);
 }
@@ -176,7 +176,7 @@ async fn a_failure_that_is_too_long_for_a_line_is_told_in_brief() {
            printf '"}}}}\n'; head -c 9000 /dev/zero | tr '\000' y >&2"#
     ));
     let (run, end) = agent.house.answer("hi").await;
-    assert!(matches!(&end, RunEnd::Failed { kind, .. } if kind == "long"), "{end:?}");
+    assert!(end.has_failed_as("long"), "{end:?}");
     let names = agent.house.names(&run);
     assert_eq!(names.iter().filter(|name| *name == "attempt").count(), 3, "{names:?}");
 }
@@ -186,7 +186,7 @@ async fn a_process_of_its_own_that_never_stops_complaining_does_not_keep_the_run
     let agent = Agent::new("setsid sh -c 'echo $$ > '$0'/stray; exec yes >&2' & sleep 0.3; echo all");
     let begin = tokio::time::Instant::now();
     let (run, end) = agent.house.answer("hi").await;
-    assert!(matches!(end, RunEnd::Completed), "{end:?}");
+    assert!(end.is_completed(), "{end:?}");
     assert!(seconds_since(begin) < 20.0, "{} s", seconds_since(begin));
     assert!(exit(&agent, &run).text("stderr_tail").unwrap().len() <= 8 * 1024);
     // It left the group, and is nobody's but this test's.

@@ -1,6 +1,6 @@
 //! An agent with a memory of its own: it is told what it called the conversation, and begins afresh, once, if it forgot.
 
-use lastword::run::{BudgetSettings, CommandRunner, RunEnd};
+use lastword::run::{BudgetSettings, CommandRunner, RunReport};
 use serde_json::Value;
 
 use crate::agent::Agent;
@@ -21,14 +21,14 @@ fn told(agent: &Agent) -> Vec<Value> {
 async fn a_command_is_told_what_it_called_the_conversation() {
     let agent = Agent::new(REMEMBERS);
     for message in ["one", "two", "three"] {
-        assert!(matches!(agent.house.answer(message).await.1, RunEnd::Completed));
+        assert!(agent.house.answer(message).await.1.is_completed());
     }
     assert_eq!(told(&agent), [Value::Null, "chat-1".into(), "chat-2".into()]);
 }
 
 #[track_caller]
-fn check_fresh_start(agent: &Agent, end: &RunEnd) {
-    assert!(matches!(end, RunEnd::Completed), "{end:?}");
+fn check_fresh_start(agent: &Agent, end: &RunReport) {
+    assert!(end.is_completed(), "{end:?}");
     assert_eq!(told(agent), [Value::Null, "chat-1".into(), Value::Null]);
     let rows = agent.house.rows();
     let notices = rows.iter().filter(|(_, words)| words.contains("no longer knew this conversation")).count();
@@ -57,7 +57,7 @@ async fn a_command_that_forgot_and_has_no_new_name_is_not_told_the_old_one_again
            echo fine"#,
     );
     for message in ["one", "two", "three"] {
-        assert!(matches!(agent.house.answer(message).await.1, RunEnd::Completed));
+        assert!(agent.house.answer(message).await.1.is_completed());
     }
     assert_eq!(told(&agent), [Value::Null, "chat-1".into(), Value::Null, Value::Null]);
 }
@@ -70,7 +70,7 @@ async fn a_name_that_a_failed_attempt_gave_is_not_used() {
            echo fine"#,
     );
     for message in ["one", "two"] {
-        assert!(matches!(agent.house.answer(message).await.1, RunEnd::Completed));
+        assert!(agent.house.answer(message).await.1.is_completed());
     }
     assert_eq!(told(&agent), [Value::Null, Value::Null, Value::Null]);
 }
@@ -84,7 +84,7 @@ async fn what_fails_behind_a_fresh_start_is_not_tried_again_behind_the_notice() 
            echo '{"event":"agent_session","payload":{"agent_session_id":"chat-1"}}'; echo fine"#,
     );
     agent.house.answer("one").await;
-    assert!(matches!(agent.house.answer("two").await.1, RunEnd::Failed { .. }));
+    assert!(agent.house.answer("two").await.1.failure.is_some());
     assert_eq!(told(&agent).len(), 3);
 }
 

@@ -2,8 +2,7 @@
 
 use std::fs;
 
-use lastword::run::RunEnd;
-
+use lastword::run::{RunFailure};
 use crate::agent::{Agent, until};
 use crate::house::pause;
 
@@ -13,7 +12,7 @@ async fn a_command_whose_group_cannot_be_noted_does_not_go_to_work() {
     // A file stands where the folder of notes should be.
     fs::write(agent.house.data().join("_groups"), "").unwrap();
     let (_, end) = agent.house.answer("hi").await;
-    let RunEnd::Failed { kind, message } = &end else { panic!("{end:?}") };
+    let Some(RunFailure { kind, message }) = &end.failure else { panic!("{end:?}") };
     assert_eq!(kind, "storage");
     assert!(message.contains("could not be noted"), "{message}");
     pause(0.3).await;
@@ -31,7 +30,7 @@ async fn a_group_is_noted_while_it_works_and_forgotten_when_it_is_gone() {
     assert_eq!(noted[0].boot_id, agent.house.store.boot_id());
     assert!(noted[0].started_ticks.is_some());
     fs::write(agent.folder.path().join("go"), "").unwrap();
-    assert!(matches!(started.ended().await, RunEnd::Completed));
+    assert!(started.ended().await.is_completed());
     started.gone().await;
     until("the note is gone", || agent.noted() == 0).await;
 }

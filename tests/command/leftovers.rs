@@ -3,7 +3,7 @@
 use std::process::{Child, Command};
 use std::time::Duration;
 
-use lastword::run::{RunEnd, RunOptions, Runners, Supervisor, reap};
+use lastword::run::{RunOptions, Runners, Supervisor, reap};
 use lastword::storage::ProcessGroup;
 use lastword::{Options, Store};
 
@@ -121,7 +121,7 @@ async fn a_note_that_cannot_be_read_keeps_nobody_from_starting() {
     std::fs::write(folder.join("README"), "not ours").unwrap();
     assert_eq!(reap(&agent.house.store).unwrap(), []);
     assert!(folder.join("README").exists());
-    assert!(matches!(agent.house.answer("hi").await.1, RunEnd::Completed));
+    assert!(agent.house.answer("hi").await.1.is_completed());
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use lastword::run::{BudgetSettings, RunEnd};
+use lastword::run::{BudgetSettings};
 use lastword::{NewSession, UserTurn};
 
 use crate::agent::Agent;
@@ -46,7 +46,7 @@ async fn answer_all() {
     }
     for (session, mut run) in started {
         let end = run.ended().await;
-        assert!(matches!(end, RunEnd::Completed), "{end:?}");
+        assert!(end.is_completed(), "{end:?}");
         let events = agent.house.store.read_events(&session, run.run(), Default::default()).unwrap().events;
         assert_eq!(events.iter().filter(|event| event.name == "attempt").count(), 1, "it was not called silent");
     }

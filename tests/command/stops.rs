@@ -1,6 +1,6 @@
 //! Stopping and stalling: a command ends with its whole group, first asked and then not, and the partial stays.
 
-use lastword::run::{BudgetSettings, RunEnd};
+use lastword::run::{BudgetSettings};
 
 use crate::agent::{Agent, is_alive, until};
 use crate::house::{rows, seconds_since};
@@ -64,7 +64,7 @@ async fn the_next_turn_begins_when_the_command_of_the_last_is_gone() {
     agent.line("pid").await;
     agent.house.supervisor.stop(&agent.house.session, started.run()).await.unwrap();
     let (_, end) = agent.house.answer("two").await;
-    assert!(matches!(end, RunEnd::Completed), "{end:?}");
+    assert!(end.is_completed(), "{end:?}");
     assert_eq!(agent.house.rows().last().unwrap().1, "alone");
 }
 
@@ -81,7 +81,7 @@ async fn a_command_that_never_says_anything_is_cut_off_with_its_children_and_ask
     );
     let begin = tokio::time::Instant::now();
     let (run, end) = agent.house.answer("hi").await;
-    assert!(matches!(end, RunEnd::Completed), "{end:?}");
+    assert!(end.is_completed(), "{end:?}");
     assert!((1.0..30.0).contains(&seconds_since(begin)), "{} s", seconds_since(begin));
     assert!(!is_alive(&agent.line("child").await));
     let why = agent.house.events(&run).into_iter().find(|event| event.name == "attempt_end").unwrap();
@@ -92,7 +92,7 @@ async fn a_command_that_never_says_anything_is_cut_off_with_its_children_and_ask
 async fn blank_lines_and_complaints_are_no_events() {
     let agent = Agent::with(budgets(0.7, 600.0), "while :; do echo; echo working >&2; sleep 0.05; done");
     let (run, end) = agent.house.answer("hi").await;
-    assert!(matches!(&end, RunEnd::Failed { kind, .. } if kind == "timeout"), "{end:?}");
+    assert!(end.has_failed_as("timeout"), "{end:?}");
     assert_eq!(agent.house.last_words(&run).text("close_reason").unwrap(), "ttfb_timeout");
     assert!(!agent.house.names(&run).contains(&"token".to_owned()));
 }
@@ -102,7 +102,7 @@ async fn an_event_that_is_long_in_coming_is_a_sign_of_life() {
     let slow = r#"printf '{"event":"token","payload":{"text":"'; for i in 1 2 3 4 5; do sleep 0.4; printf $i; done; echo '"}}'"#;
     let agent = Agent::with(budgets(1.0, 30.0), slow);
     let (_, end) = agent.house.answer("hi").await;
-    assert!(matches!(end, RunEnd::Completed), "{end:?}");
+    assert!(end.is_completed(), "{end:?}");
     assert_eq!(agent.house.rows()[1].1, "12345");
 }
 
@@ -113,7 +113,7 @@ async fn a_run_that_somebody_else_stops_takes_its_command_with_it() {
     let (pid, child) = (agent.line("pid").await, agent.line("child").await);
     until("the word is there", || agent.house.names(started.run()).contains(&"token".to_owned())).await;
     assert!(agent.house.store.stop_run(&agent.house.session, started.run()).unwrap());
-    assert!(matches!(started.ended().await, RunEnd::Stopped));
+    assert!(started.ended().await.is_stopped());
     started.gone().await;
     assert!(!is_alive(&pid) && !is_alive(&child));
     assert_eq!(agent.house.rows(), rows(&[("user", "hi"), ("assistant", "half"), ("notice", "interrupted")]));
@@ -126,7 +126,7 @@ async fn a_silent_command_goes_when_its_session_is_deleted() {
     let pid = agent.line("pid").await;
     let begin = tokio::time::Instant::now();
     agent.house.store.delete(&agent.house.session).unwrap();
-    assert!(matches!(started.ended().await, RunEnd::Unwritten(_)));
+    assert!(started.ended().await.is_unwritten());
     started.gone().await;
     assert!(seconds_since(begin) < 20.0, "its budget was not waited for: {} s", seconds_since(begin));
     assert!(!is_alive(&pid));
@@ -136,7 +136,7 @@ async fn a_silent_command_goes_when_its_session_is_deleted() {
 async fn a_command_that_speaks_may_take_longer_than_the_first_event_budget() {
     let agent = Agent::with(budgets(1.0, 30.0), "for i in 1 2 3 4 5 6; do printf \"$i \"; sleep 0.4; done");
     let (_, end) = agent.house.answer("hi").await;
-    assert!(matches!(end, RunEnd::Completed), "{end:?}");
+    assert!(end.is_completed(), "{end:?}");
     assert_eq!(agent.house.rows()[1].1, "1 2 3 4 5 6");
 }
 
@@ -146,7 +146,7 @@ async fn a_silence_in_the_middle_is_cut_unless_a_tool_is_at_work() {
         echo '{"event":"tool_complete","payload":{"name":"build","tool_call_id":"1"}}'; echo built"#;
     let agent = Agent::with(budgets(30.0, 0.7), tool);
     let (_, end) = agent.house.answer("hi").await;
-    assert!(matches!(end, RunEnd::Completed), "{end:?}");
+    assert!(end.is_completed(), "{end:?}");
     let agent = Agent::with(budgets(30.0, 0.7), "echo half; sleep 600");
     let (run, _) = agent.house.answer("hi").await;
     assert_eq!(agent.house.last_words(&run).text("close_reason").unwrap(), "idle_timeout");
@@ -159,7 +159,7 @@ async fn a_session_that_is_deleted_ends_its_command() {
     let mut started = agent.house.start("hi").await;
     let pid = agent.line("pid").await;
     agent.house.store.delete(&agent.house.session).unwrap();
-    assert!(matches!(started.ended().await, RunEnd::Unwritten(_)));
+    assert!(started.ended().await.is_unwritten());
     started.gone().await;
     assert!(!is_alive(&pid));
 }
@@ -172,6 +172,6 @@ async fn a_drain_ends_commands_too_and_says_why() {
     until("the word is there", || agent.house.names(started.run()).contains(&"token".to_owned())).await;
     assert_eq!(agent.house.supervisor.drain(std::time::Duration::from_millis(200)).await.cut, 1);
     assert!(!is_alive(&pid) && !is_alive(&child));
-    assert!(matches!(started.ended().await, RunEnd::Failed { kind, .. } if kind == "shutdown"));
+    assert!(started.ended().await.has_failed_as("shutdown"));
     assert_eq!(agent.house.rows(), rows(&[("user", "hi"), ("assistant", "half"), ("notice", "shutdown")]));
 }

@@ -21,7 +21,7 @@ fn interrupted_store() -> (tempfile::TempDir, SessionId) {
     ] {
         run.append(event).unwrap();
     }
-    run.finish(Outcome::Stopped).unwrap();
+    run.finish(Outcome::InterruptedByUser).unwrap();
     store.begin_run(&id, UserTurn::text("Go on.")).unwrap();
     (folder, id)
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lastword::RunId;
 use lastword::model::Object;
-use lastword::run::{BudgetSettings, OpenAiRunner, Retries, RunEnd};
+use lastword::run::{BudgetSettings, OpenAiRunner, Retries, RunFailure};
 
 use crate::base;
 pub(crate) use crate::base::{pause, until};
@@ -38,7 +38,7 @@ impl Deref for House {
 #[derive(Debug)]
 pub(crate) struct Answered {
     pub(crate) run: RunId,
-    pub(crate) end: RunEnd,
+    pub(crate) end: RunReport,
     pub(crate) seconds: f64,
 }
 
@@ -125,7 +125,7 @@ pub(crate) fn text(payload: &Object, key: &str) -> String {
 /// What a run that failed said to people.
 #[track_caller]
 pub(crate) fn message(answered: &Answered) -> &str {
-    let RunEnd::Failed { message, .. } = &answered.end else { panic!("{answered:?}") };
+    let Some(RunFailure { message, .. }) = &answered.end.failure else { panic!("{answered:?}") };
     message
 }
 

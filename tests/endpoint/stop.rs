@@ -1,6 +1,5 @@
 //! Whoever stops an answer also hangs up: the server does not go on for nobody.
 
-use lastword::run::RunEnd;
 
 use crate::house::{Answered, House, Outcome, in_time, until};
 use crate::server::{Reply, Step};
@@ -17,7 +16,7 @@ async fn stop_behind(words: usize, reply: Reply) -> (House, Answered) {
     assert!(house.supervisor.stop(&house.session, &run).await.unwrap());
     let end = in_time(started.ended()).await;
     let seconds = begin.elapsed().as_secs_f64();
-    assert!(matches!(end, RunEnd::Stopped) && seconds < 10.0, "{end:?} after {seconds} s");
+    assert!(end.is_stopped() && seconds < 10.0, "{end:?} after {seconds} s");
     until("the server sees that nobody listens any more", || house.server.gone() == 1).await;
     (house, Answered { run, end, seconds })
 }

@@ -1,6 +1,6 @@
 //! What is asked, and everything that an answer can hold: text, thoughts, tool calls, usage; in order, exactly.
 
-use lastword::run::{ApiKey, RunEnd};
+use lastword::run::{ApiKey};
 use serde_json::json;
 
 use crate::house::{House, Outcome, PATIENT, text};
@@ -20,7 +20,7 @@ async fn the_server_is_asked_with_the_conversation_and_what_is_configured() {
         runner.body = r#"{"temperature":0.25,"stream_options":null}"#.to_owned();
     });
     for question in ["Where to?", "And then?"] {
-        assert!(matches!(house.answer(question).await.end, RunEnd::Completed));
+        assert!(house.answer(question).await.end.is_completed());
     }
     let seen = house.server.seen();
     assert_eq!(seen.len(), 2);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use lastword::client::{Client, Follow, FollowOptions, RunEnded, Start, Told};
+use lastword::client::{Client, EndNotice, Follow, FollowOptions, Start, Told};
 use lastword::{RunId, SessionId};
 
 use crate::host::{DEADLINE, PATIENCE};
@@ -13,7 +13,7 @@ use crate::host::{DEADLINE, PATIENCE};
 pub(crate) struct Seen {
     /// The events' numbers and lines, run by run.
     pub(crate) events: BTreeMap<String, Vec<(u64, String)>>,
-    pub(crate) ends: Vec<RunEnded>,
+    pub(crate) ends: Vec<EndNotice>,
     /// When the last end was told.
     pub(crate) ended_at: Option<Instant>,
 }
@@ -23,7 +23,7 @@ impl Seen {
         self.events.get(run.as_str()).map_or(&[], Vec::as_slice)
     }
 
-    pub(crate) fn end_of(&self, run: &RunId) -> Option<&RunEnded> {
+    pub(crate) fn end_of(&self, run: &RunId) -> Option<&EndNotice> {
         self.ends.iter().find(|end| &end.run == run)
     }
 

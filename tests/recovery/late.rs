@@ -104,7 +104,7 @@ fn a_late_finisher_replaces_its_own_marker_and_nothing_else() {
 #[test]
 fn a_late_stop_and_a_late_failure_say_so_in_the_marker_of_their_run() {
     for (outcome, word) in [
-        (Outcome::Stopped, "stopped"),
+        (Outcome::InterruptedByUser, "stopped"),
         (Outcome::Failed { kind: "quota".to_owned(), message: "The quota is used up.".to_owned() }, "quota"),
     ] {
         let scene = Scene::new();

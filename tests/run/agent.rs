@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex};
 
 use lastword::Event;
-use lastword::run::{Failure, Finish, Retry, RunEnd};
+use lastword::run::{Failure, Finish, Retry};
 
 use crate::house::{House, rows, token};
 
@@ -64,7 +64,7 @@ async fn an_agent_that_forgot_begins_afresh_once_and_everybody_can_see_it() {
     let house = house(told.clone());
     house.answer("one").await;
     let (run, end) = house.answer("forget").await;
-    assert!(matches!(end, RunEnd::Completed), "{end:?}");
+    assert!(end.is_completed(), "{end:?}");
     assert_eq!(told.lock().unwrap()[1..], [Some("after one".to_owned()), None]);
     let said: Vec<String> = house.rows().into_iter().map(|(_, words)| words).collect();
     assert!(said.iter().any(|words| words.contains("no longer knew this conversation")), "{said:?}");
@@ -79,7 +79,7 @@ async fn an_agent_that_forgets_for_ever_does_not_go_round_for_ever() {
     let house = house(told.clone());
     house.answer("one").await;
     let (_, end) = house.answer("forget always").await;
-    assert!(matches!(end, RunEnd::Failed { .. }));
+    assert!(end.failure.is_some());
     assert_eq!(told.lock().unwrap().len(), 3, "one attempt with the name, one without");
     assert_eq!(house.rows().last().unwrap(), &rows(&[("notice", "unknown_agent_session")])[0]);
 }

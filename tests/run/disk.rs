@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lastword::run::{Finish, Outlet, Prompt, RunEnd, RunOptions, Runners, Started, Supervisor};
+use lastword::run::{Finish, Outlet, Prompt, RunOptions, Runners, Started, Supervisor};
 use lastword::storage::sim::SimDisk;
 use lastword::{After, CommitOptions, Event, NewSession, Options, ReadOptions, RunId, SessionId, Store, UserTurn};
 
@@ -82,7 +82,7 @@ async fn a_run_holds_on_to_its_words_while_the_disk_is_full_and_goes_on_when_the
     pause(120.0).await;
     assert!(!machine.supervisor.running().is_empty(), "it waits for room");
     machine.disk.make_room();
-    assert!(matches!(started.ended().await, RunEnd::Completed));
+    assert!(started.ended().await.is_completed());
     assert_eq!(machine.answer(), whole(), "each word once");
 }
 
@@ -93,7 +93,7 @@ async fn patience_with_a_full_disk_ends_and_what_was_written_stays() {
     pause(2.5).await;
     machine.disk.fill(machine.disk.operations() + 1);
     let end = started.ended().await;
-    let RunEnd::Unwritten(error) = &end else { panic!("{end:?}") };
+    let Err(error) = &end.end else { panic!("{end:?}") };
     assert_eq!(error.code(), "no_space", "{error}");
     started.gone().await;
     machine.disk.make_room();
@@ -118,7 +118,7 @@ async fn nobody_who_stops_a_run_or_ends_the_program_waits_for_a_full_disk() {
             false => assert_eq!(machine.supervisor.drain(Duration::ZERO).await.cut, 1),
         }
         assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", begin.elapsed());
-        assert!(matches!(started.ended().await, RunEnd::Unwritten(_)));
+        assert!(started.ended().await.is_unwritten());
         assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", begin.elapsed());
     }
 }
@@ -135,7 +135,7 @@ async fn a_run_that_is_about_to_end_on_a_full_disk_does_not_keep_the_program_eit
         let begin = tokio::time::Instant::now();
         machine.supervisor.drain(Duration::from_secs(5)).await;
         assert!(begin.elapsed() < Duration::from_secs(15), "full at {operation}: {:?}", begin.elapsed());
-        unwritten += usize::from(matches!(started.ended().await, RunEnd::Unwritten(_)));
+        unwritten += usize::from(started.ended().await.is_unwritten());
     }
     assert!(unwritten > 3, "the disk was full while the end was written {unwritten} times");
 }
@@ -146,7 +146,7 @@ async fn a_failed_sync_ends_the_run_and_nobody_hangs() {
     let mut started = machine.start().await.unwrap();
     pause(2.5).await;
     machine.disk.break_syncs(machine.disk.operations() + 1);
-    assert!(matches!(started.ended().await, RunEnd::Unwritten(_)));
+    assert!(started.ended().await.is_unwritten());
     started.gone().await;
     assert!(machine.supervisor.running().is_empty());
 }

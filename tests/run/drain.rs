@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lastword::run::{Drained, Finish, RunEnd, StartError};
+use lastword::run::{Drained, Finish, RunFailure, StartError};
 use lastword::{NewSession, UserTurn};
 
 use crate::house::{House, pause, rows, token};
@@ -27,7 +27,7 @@ async fn no_turn_begins_while_the_program_ends_and_those_that_are_quick_finish()
     pause(1.0).await;
     let refused = house.supervisor.start(&other, UserTurn::text("late"), None).await.unwrap_err();
     assert!(matches!(refused, StartError::Draining), "{refused}");
-    assert!(matches!(quick.ended().await, RunEnd::Completed));
+    assert!(quick.ended().await.is_completed());
     assert_eq!(draining.await.unwrap(), Drained { running: 1, cut: 0 });
 }
 
@@ -39,7 +39,7 @@ async fn who_is_not_done_by_the_deadline_is_told_why_and_the_partial_stays() {
     let begin = tokio::time::Instant::now();
     assert_eq!(house.supervisor.drain(Duration::from_secs(60)).await, Drained { running: 1, cut: 1 });
     assert!((60.0..80.0).contains(&begin.elapsed().as_secs_f64()));
-    let RunEnd::Failed { kind, message } = slow.ended().await else { panic!("it was cut off") };
+    let Some(RunFailure { kind, message }) = slow.ended().await.failure else { panic!("it was cut off") };
     assert_eq!(kind, "shutdown");
     assert!(message.contains("shut down"), "{message}");
     assert_eq!(house.last_words(slow.run()).text("close_reason").unwrap(), "shutdown");

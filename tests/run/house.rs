@@ -9,7 +9,7 @@ use std::time::Duration;
 use lastword::clock::Steady;
 use lastword::model::Object;
 use lastword::run::{
-    BudgetSettings, Failure, Finish, Outlet, Producing, Prompt, Retries, RunEnd, RunOptions, Runner, Runners, Started,
+    BudgetSettings, Failure, Finish, Outlet, Producing, Prompt, Retries, RunOptions, Runner, Runners, Started,
     Supervisor,
 };
 use lastword::{Event, JournalEvent, NewSession, Options, ReadOptions, RunId, Session, SessionId, Store, UserTurn};
@@ -102,7 +102,7 @@ impl House {
     }
 
     /// Starts a turn and waits for its end.
-    pub(crate) async fn answer(&self, message: &str) -> (RunId, RunEnd) {
+    pub(crate) async fn answer(&self, message: &str) -> (RunId, RunReport) {
         let mut started = self.start(message).await;
         let end = started.ended().await;
         started.gone().await;

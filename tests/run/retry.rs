@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use lastword::Event;
-use lastword::run::{BudgetSettings, Failure, Finish, Retries, Retry, RunEnd};
+use lastword::run::{BudgetSettings, Failure, Finish, Retries, Retry};
 
 use crate::house::{House, rows, seconds_since, token};
 
@@ -28,7 +28,7 @@ async fn a_failure_before_anything_was_shown_is_tried_again_and_each_attempt_is_
     });
     let begin = tokio::time::Instant::now();
     let (run, end) = house.answer("hi").await;
-    assert!(matches!(end, RunEnd::Completed));
+    assert!(end.is_completed());
     assert_eq!(house.names(&run), ["attempt", "attempt_end", "attempt", "attempt_end", "attempt", "token", "done"]);
     assert!((6.0..13.0).contains(&seconds_since(begin)), "pauses of 2 to 4 and of 4 to 8 s: {}", seconds_since(begin));
     assert_eq!(house.rows(), rows(&[("user", "hi"), ("assistant", "third time")]));
@@ -43,7 +43,7 @@ async fn attempts_are_bounded_and_the_last_failure_is_said() {
         async { Err(failure()) }
     });
     let (run, end) = house.answer("hi").await;
-    assert!(matches!(end, RunEnd::Failed { .. }));
+    assert!(end.failure.is_some());
     assert_eq!(attempts.load(Ordering::SeqCst), 3);
     assert_eq!(house.last_words(&run).get("attempts"), Some("3"));
     assert_eq!(house.rows(), rows(&[("user", "hi"), ("notice", "backend_error")]));
@@ -60,7 +60,7 @@ async fn nothing_is_tried_again_behind_the_back_of_somebody_who_saw_a_word() {
             }
         });
         let (run, end) = house.answer("hi").await;
-        assert!(matches!(end, RunEnd::Failed { .. }));
+        assert!(end.failure.is_some());
         assert_eq!(house.names(&run).iter().filter(|name| *name == "attempt").count(), 1);
     }
 }
@@ -90,7 +90,7 @@ async fn a_stall_before_the_first_event_is_tried_again() {
         Ok(Finish::done())
     });
     let (run, end) = house.answer("hi").await;
-    assert!(matches!(end, RunEnd::Completed));
+    assert!(end.is_completed());
     let why = house.events(&run).into_iter().find(|event| event.name == "attempt_end").unwrap();
     assert!(why.payload().contains("\"close_reason\":\"ttfb_timeout\""), "{}", why.payload());
 }
@@ -106,7 +106,7 @@ async fn a_pause_that_the_backend_asks_for_is_waited_out_and_an_hour_is_too_long
         Ok(Finish::done())
     });
     let begin = tokio::time::Instant::now();
-    assert!(matches!(house.answer("hi").await.1, RunEnd::Completed));
+    assert!(house.answer("hi").await.1.is_completed());
     assert!(seconds_since(begin) >= 100.0);
     let house = House::with(BudgetSettings::default(), retries(), move |_, _| async move { Err(asking(3_600)) });
     let (run, _) = house.answer("hi").await;
@@ -121,9 +121,9 @@ async fn a_runner_that_panics_fails_its_run_and_no_other() {
         Ok(Finish::done())
     });
     let (run, end) = house.answer("break").await;
-    assert!(matches!(end, RunEnd::Failed { .. }));
+    assert!(end.failure.is_some());
     assert_eq!(house.last_words(&run).text("close_reason").unwrap(), "panic");
-    assert!(matches!(house.answer("go on").await.1, RunEnd::Completed));
+    assert!(house.answer("go on").await.1.is_completed());
     assert_eq!(
         house.rows(),
         rows(&[
@@ -145,7 +145,7 @@ async fn a_runner_that_ends_the_run_itself_is_taken_at_its_word() {
         std::future::pending().await
     });
     let (run, end) = house.answer("hi").await;
-    assert!(matches!(end, RunEnd::Completed), "{end:?}");
+    assert!(end.is_completed(), "{end:?}");
     assert_eq!(house.names(&run), ["attempt", "token", "done"]);
 }
 
@@ -157,7 +157,7 @@ async fn an_event_that_cannot_be_written_fails_the_run_and_says_so() {
         Ok(Finish::done())
     });
     let (run, end) = house.answer("hi").await;
-    assert!(matches!(&end, RunEnd::Failed { kind, .. } if kind == "invalid_argument"), "{end:?}");
+    assert!(end.has_failed_as("invalid_argument"), "{end:?}");
     assert_eq!(house.last_words(&run).text("close_reason").unwrap(), "unwritten");
     assert_eq!(house.rows(), rows(&[("user", "hi"), ("assistant", "before"), ("notice", "invalid_argument")]));
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use lastword::run::{BudgetSettings, Failure, Finish, Retries, RunEnd, StartError};
+use lastword::run::{BudgetSettings, Failure, Finish, Retries, StartError};
 use lastword::{After, RunId, StoreError, UserTurn};
 
 use crate::house::{House, pause, rows, seconds_since, token, until};
@@ -14,7 +14,7 @@ async fn a_run_is_stopped_before_its_first_event() {
     let house = House::new(|_, _| std::future::pending());
     let mut started = house.start("hi").await;
     assert!(house.supervisor.stop(&house.session, started.run()).await.unwrap());
-    assert!(matches!(started.ended().await, RunEnd::Stopped));
+    assert!(started.ended().await.is_stopped());
     assert_eq!(house.names(started.run()).last().unwrap(), "cancel");
     assert_eq!(house.rows(), rows(&[("user", "hi"), ("notice", "interrupted")]));
 }
@@ -46,7 +46,7 @@ async fn stopping_twice_or_too_late_changes_nothing() {
         Ok(Finish::done())
     });
     let (run, end) = house.answer("hi").await;
-    assert!(matches!(end, RunEnd::Completed));
+    assert!(end.is_completed());
     let before = house.names(&run);
     assert!(!house.supervisor.stop(&house.session, &run).await.unwrap());
     assert!(!house.supervisor.stop(&house.session, &run).await.unwrap());
@@ -161,7 +161,7 @@ async fn the_next_turn_waits_until_the_producer_of_a_stopped_one_is_gone() {
     assert!(house.supervisor.stop(&house.session, started.run()).await.unwrap());
     started.gone().await;
     is_gone.store(true, Ordering::SeqCst);
-    assert!(matches!(house.answer("two").await.1, RunEnd::Completed));
+    assert!(house.answer("two").await.1.is_completed());
     assert_eq!(house.rows().last().unwrap().1, "alone");
 }
 
@@ -187,7 +187,7 @@ async fn whoever_has_stopped_a_run_without_its_supervisor_can_begin_the_next_at_
         let (store, session, run) = (house.store.clone(), house.session.clone(), started.run().clone());
         assert!(tokio::task::spawn_blocking(move || store.stop_run(&session, &run)).await.unwrap().unwrap());
         if turn % 10 == 0 {
-            assert!(matches!(started.ended().await, RunEnd::Stopped));
+            assert!(started.ended().await.is_stopped());
         }
     }
 }
@@ -203,7 +203,7 @@ async fn a_session_that_is_deleted_ends_its_run() {
     let mut started = house.start("hi").await;
     pause(2.0).await;
     house.store.delete(&house.session).unwrap();
-    assert!(matches!(started.ended().await, RunEnd::Unwritten(_)));
+    assert!(started.ended().await.is_unwritten());
     started.gone().await;
     assert!(house.supervisor.running().is_empty());
 }

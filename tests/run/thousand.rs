@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lastword::run::{DemoRunner, RunEnd, RunOptions, Runners, Supervisor};
+use lastword::run::{DemoRunner, RunOptions, Runners, Supervisor};
 use lastword::{NewSession, Options, Store, UserTurn};
 
 use crate::house::Scripted;
@@ -42,7 +42,7 @@ async fn a_thousand_demo_runs_at_once_all_finish_and_the_program_stays_responsiv
     let worst = tokio::spawn(worst_delay(supervisor.clone()));
     let begin = tokio::time::Instant::now();
     for mut run in start_all(&store, &supervisor).await {
-        assert!(matches!(run.ended().await, RunEnd::Completed));
+        assert!(run.ended().await.is_completed());
         run.gone().await;
     }
     assert!(supervisor.running().is_empty());

@@ -1,6 +1,6 @@
 //! Who says nothing is cut off, who is slow is not, and no clock can be fooled into confusing them.
 
-use lastword::run::{BudgetSettings, Finish, RunEnd};
+use lastword::run::{BudgetSettings, Finish, RunFailure};
 use lastword::{Event, Options};
 
 use crate::house::{House, pause, rows, seconds_since, token};
@@ -19,7 +19,7 @@ async fn a_backend_that_never_says_anything_is_cut_off_after_45_seconds_and_the_
     let begin = tokio::time::Instant::now();
     let (run, end) = house.answer("hi").await;
     assert!((45.0..60.0).contains(&seconds_since(begin)), "{} s", seconds_since(begin));
-    let RunEnd::Failed { kind, message } = end else { panic!("{end:?}") };
+    let Some(RunFailure { kind, message }) = end.failure else { panic!(\"it did not fail\") };
     assert_eq!(kind, "timeout");
     assert!(message.contains("TTFB"), "{message}");
     let words = house.last_words(&run);
@@ -39,7 +39,7 @@ async fn once_an_event_has_arrived_an_answer_may_take_as_long_as_it_likes() {
         Ok(Finish::done())
     });
     let begin = tokio::time::Instant::now();
-    assert!(matches!(house.answer("hi").await.1, RunEnd::Completed));
+    assert!(house.answer("hi").await.1.is_completed());
     assert!(seconds_since(begin) > 5_800.0);
     assert_eq!(house.rows()[1].1, "x".repeat(100));
 }
@@ -69,7 +69,7 @@ async fn any_event_counts_as_the_first() {
             }
         });
         let (_, end) = house.answer("hi").await;
-        assert!(matches!(end, RunEnd::Completed), "{name}: {end:?}");
+        assert!(end.is_completed(), "{name}: {end:?}");
     }
 }
 
@@ -82,7 +82,7 @@ async fn a_backend_that_has_begun_to_answer_is_no_stall_although_there_is_nothin
         Ok(Finish::done())
     });
     let (run, end) = house.answer("hi").await;
-    assert!(matches!(end, RunEnd::Completed));
+    assert!(end.is_completed());
     assert_eq!(house.names(&run), ["attempt", "token", "done"], "such a sign is not journalled");
 }
 
@@ -96,7 +96,7 @@ async fn nobody_is_called_silent_while_a_tool_is_at_work() {
         outlet.say(token("built")).await?;
         Ok(Finish::done())
     });
-    assert!(matches!(house.answer("hi").await.1, RunEnd::Completed));
+    assert!(house.answer("hi").await.1.is_completed());
 }
 
 #[tokio::test(start_paused = true)]
@@ -131,7 +131,7 @@ async fn zero_waits_for_ever() {
         pause(1e6).await;
         Ok(Finish::done())
     });
-    assert!(matches!(house.answer("hi").await.1, RunEnd::Completed));
+    assert!(house.answer("hi").await.1.is_completed());
 }
 
 #[tokio::test(start_paused = true)]
@@ -147,7 +147,7 @@ async fn a_night_in_which_the_machine_slept_is_no_silence() {
         pause(10.0).await;
         house.steady.add(8 * 3600);
     }
-    assert!(matches!(started.ended().await, RunEnd::Completed));
+    assert!(started.ended().await.is_completed());
 }
 
 #[tokio::test(start_paused = true)]
@@ -157,7 +157,7 @@ async fn after_a_night_a_silent_producer_is_still_cut_off() {
     let mut started = house.start("hi").await;
     pause(10.0).await;
     house.steady.add(8 * 3600);
-    assert!(matches!(started.ended().await, RunEnd::Failed { .. }));
+    assert!(started.ended().await.failure.is_some());
     assert!((35.0..47.0).contains(&seconds_since(begin)), "{} s", seconds_since(begin));
 }
 
@@ -185,5 +185,5 @@ async fn a_date_that_is_set_neither_cuts_nor_saves_anybody() {
     clock.set(Timestamp::from_seconds(1.9e9));
     pause(1.0).await;
     clock.set(Timestamp::from_seconds(1.0e9));
-    assert!(matches!(started.ended().await, RunEnd::Completed));
+    assert!(started.ended().await.is_completed());
 }

@@ -38,7 +38,7 @@ fn a_stopped_run_keeps_its_partial_answer_and_says_so() {
     let fixture = fixture();
     let run = fixture.begin("x");
     run.append(Event::token("half an")).unwrap();
-    run.finish(Outcome::Stopped).unwrap();
+    run.finish(Outcome::InterruptedByUser).unwrap();
     let session = fixture.store.get_session(&fixture.id).unwrap();
     let marker = session.message(2).unwrap();
     assert_eq!(session.message(1).unwrap().content(), "half an");

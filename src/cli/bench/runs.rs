@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lastword::run::{Finish, Outlet, Producing, Prompt, RunEnd, RunOptions, Runner, Runners, Supervisor};
+use lastword::run::{Finish, Outlet, Producing, Prompt, RunOptions, Runner, Runners, Supervisor};
 use lastword::{CacheOptions, Event, NewSession, Outcome, SessionId, Store, UserTurn};
 use tokio::runtime::Runtime;
 
@@ -79,7 +79,7 @@ fn supervised(runtime: &Runtime, supervisor: &Supervisor, sessions: &[SessionId]
             started.push(supervisor.start(session, UserTurn::text("How fast?"), None).await?);
         }
         for run in &mut started {
-            check(matches!(run.ended().await, RunEnd::Completed), "a run was completed")?;
+            check(run.ended().await.is_completed(), "a run was completed")?;
         }
         Ok(())
     })

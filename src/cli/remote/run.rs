@@ -2,9 +2,10 @@
 //!
 //! The server's runner answers, and whoever looks on may go: only Ctrl-C stops the run, by asking the server to.
 
-use lastword::client::{Client, Follow, FollowOptions, NewRun, RunEnded, SentEvent, Told};
+use lastword::client::{Client, EndNotice, Follow, FollowOptions, NewRun, SentEvent, Told};
 use lastword::model::Object;
-use lastword::run::RunEnd;
+use lastword::model::{RunEnd, RunState};
+use lastword::run::RunReport;
 use lastword::{RunId, SessionId};
 use tokio::sync::mpsc;
 
@@ -58,7 +59,7 @@ struct Watcher<'a> {
 
 impl Watcher<'_> {
     /// The first Ctrl-C asks the server to stop the run; the second one does not wait for it.
-    async fn see_to_the_end(self, signals: &mut Signals) -> Result<RunEnd, Failure> {
+    async fn see_to_the_end(self, signals: &mut Signals) -> Result<RunReport, Failure> {
         let mut follow = self.client.follow(&self.session, &self.run, 0, FollowOptions::default());
         let (mut last_words, mut is_stopping) = (None, false);
         loop {
@@ -87,7 +88,11 @@ impl Watcher<'_> {
     }
 
     /// Hands on the next event; gives the end if that is what comes. Nothing is lost if it is not waited for.
-    async fn next(&self, follow: &mut Follow, last_words: &mut Option<SentEvent>) -> Result<Option<RunEnded>, Failure> {
+    async fn next(
+        &self,
+        follow: &mut Follow,
+        last_words: &mut Option<SentEvent>,
+    ) -> Result<Option<EndNotice>, Failure> {
         // Whoever stopped reading is no reason to stop.
         let room = self.events.reserve().await.ok();
         match follow.next().await? {
@@ -108,15 +113,16 @@ impl Watcher<'_> {
 }
 
 /// How a run ended, in the words of its last event.
-fn end_of(end: &RunEnded, last_words: Option<SentEvent>) -> RunEnd {
-    match end.state.as_str() {
-        "completed" | "tool_limit_reached" => RunEnd::Completed,
-        "interrupted-by-user" => RunEnd::Stopped,
-        state => {
+fn end_of(end: &EndNotice, last_words: Option<SentEvent>) -> RunReport {
+    match end.run_state().and_then(RunState::end) {
+        Some(end @ (RunEnd::Completed | RunEnd::ToolLimitReached | RunEnd::InterruptedByUser)) => {
+            RunReport { end: Ok(end), failure: None }
+        }
+        _ => {
             let payload = last_words.and_then(|event| Object::parse(&event.payload()?)).unwrap_or_default();
             let text = |key: &str| payload.text(key).map(|text| text.into_owned());
             let message = text("message").unwrap_or_else(|| "what had arrived is kept".to_owned());
-            RunEnd::Failed { kind: text("type").unwrap_or_else(|| state.to_owned()), message }
+            RunReport::failed(text("type").unwrap_or_else(|| end.state.clone()), message)
         }
     }
 }

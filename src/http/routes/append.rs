@@ -74,13 +74,15 @@ pub(super) async fn append(
     SentLines(body): SentLines,
 ) -> Result<Json<Taken>, ApiError> {
     let watch = Stopwatch::start();
+    // However long the disk takes, the producer waits for it and is alive.
+    let alive = app.store.keep_alive(&session, &run);
     let durability = match asked.durability {
         None => app.store.durability(),
         Some(Lasting::Buffered) => Durability::Buffered,
         Some(Lasting::Durable) => Durability::Durable,
     };
     let events = app.desk.parse(body, parse_lines).await??;
-    // It is held by whoever does the work: a caller who leaves meanwhile comes back with the same lines.
+    // It is held by the thread that does the work: a caller that leaves meanwhile comes back with the same lines.
     let turn = app.producers.turn(&session, &run).await;
     let producer = app.producer(&session, &run).await?;
     let work = Work { events, durability, expect_seq: asked.expect_seq };
@@ -90,8 +92,8 @@ pub(super) async fn append(
         // Perhaps because there is nothing left to append to.
         app.producer(&session, &run).await?;
     }
-    app.hub.ring(&session, &run);
     let last_seq = settled(taken?).await?;
+    alive.end_with_sign_of_life();
     app.metrics.appended(watch.elapsed());
     Ok(Json(Taken { last_seq }))
 }
@@ -123,7 +125,6 @@ impl Work {
         };
         let rest = &events[there..];
         if !rest.is_empty() {
-            run.renew_lease();
             return Ok(Accepted::Now(run.append_all(rest, *durability)?));
         }
         if events.is_empty() {

@@ -195,7 +195,6 @@ pub(super) async fn stop(State(app): State<SharedApp>, OfRun(session, run): OfRu
         stopped => stopped?,
     };
     app.producers.forget(&session, &run);
-    app.hub.ring(&session, &run);
     tracing::info!(%session, %run, stopped, "a run was asked to stop");
     Ok(Json(Stopped { run_id: run.to_string(), stopped }))
 }

@@ -15,7 +15,7 @@ use crate::http::app::SharedApp;
 use crate::http::describe::{InSession, Knowing, Meaning, Resuming, StreamEvent};
 use crate::http::error::{ApiError, ErrorBody};
 use crate::http::request::{Asked, OfSession, Sent, text_of};
-use crate::http::stream::{From, SessionFeed, event_stream};
+use crate::http::stream::{SessionFeed, StartAt, event_stream};
 use crate::index::{ListFilter, Position};
 use crate::model::{List, Metadata, Object, Revision, Session, SessionId, ToolCard};
 use crate::sidecar::{SaveOptions, SidecarError};
@@ -373,8 +373,8 @@ pub(super) async fn events(
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let from = match headers.get("last-event-id").map(|id| id.to_str().unwrap_or("?")).or(asked.after.as_deref()) {
-        Some(text) => From::parse(text),
-        None => From::Start,
+        Some(text) => StartAt::parse(text),
+        None => StartAt::Start,
     };
     let feed = SessionFeed::begin(&app.hub, &id, from).await?;
     Ok(event_stream(feed, &app.manners, app.count_follower()?))

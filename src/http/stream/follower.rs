@@ -2,35 +2,27 @@
 //! the journal again. It holds a place and nothing else while nothing happens.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::task::JoinError;
 
 use super::frame::Frame;
 use super::hub::Hub;
-use super::tail::{Batch, Ended, Offer, Tail, read_batch};
+use super::tail::{Batch, Offer, Tail, read_batch};
 use crate::http::desk::Reading;
 use crate::http::error::ApiError;
-use crate::http::time::sleep;
-use crate::model::TerminalState;
+use crate::model::RunState;
 use crate::store::{After, Follow, StoreError};
 
 /// Frames, and bytes of them, that are handed on at a time: what a reader that takes nothing may keep in memory.
 const HANDED_FRAMES_MAX: usize = 64;
 const HANDED_BYTES_MAX: usize = 64 * 1024;
 
-/// How often a dead run is looked at again that somebody else is about to end, and how long before that.
-const SETTLING_LOOKS: u32 = 40;
-const SETTLING_PAUSE: Duration = Duration::from_millis(50);
-
 /// What a reader does that has everything there is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::http) enum Waits {
-    /// It waits for more.
+    /// It waits for more, until the run is over.
     ForMore,
-    /// It waits for no more than the end of a run that nobody produces any more.
-    ForTheEnd,
     /// It is done.
     No,
 }
@@ -50,10 +42,10 @@ pub(in crate::http) enum Next {
         /// The last event that is there.
         last_seq: u64,
     },
-    /// It has everything that is there now. Only for those who do not wait.
+    /// It has everything that is there now, or everything up to its bound. Not for readers that wait without a bound.
     CaughtUp,
     /// The run has ended.
-    End(Ended),
+    End(RunState),
     /// The journal could not be read.
     Failed,
 }
@@ -64,19 +56,14 @@ enum Stage {
     Unopened(u64),
     /// About to read.
     Behind(Box<Follow>),
-    /// About to read again in a moment.
-    Pausing(Box<Follow>),
     Reading(Reading<Result<Read, StoreError>>),
     /// Up to this place.
     CaughtUp(u64),
-    Over(Ended),
+    Over(RunState),
     Failed,
 }
 
-type Read = (Batch, IsLeft, Box<Follow>);
-
-/// Whether nobody produces the run any more, although it was not ended.
-type IsLeft = bool;
+type Read = (Batch, Box<Follow>);
 
 /// A reader of a run.
 #[derive(Debug)]
@@ -87,10 +74,9 @@ pub(in crate::http) struct Follower {
     stage: Stage,
     after_seq: u64,
     last_seq: u64,
-    last_end: Option<TerminalState>,
     waits: Waits,
-    /// How often it looked whether a dead run has ended.
-    looks: u32,
+    /// The last event that it gives: what follows belongs to a later part of its session's stream.
+    until_seq: Option<u64>,
     /// The right to hold its file open between two reads, while it is behind.
     file_place: Option<OwnedSemaphorePermit>,
 }
@@ -103,8 +89,8 @@ impl Follower {
         let shared = Some(after_seq).filter(|seq| *seq > 0 && is_live).and_then(|seq| tail.place_behind(seq));
         let stage = shared.map_or(Stage::Unopened(0), Stage::CaughtUp);
         let hub = hub.clone();
-        let (last_seq, last_end, looks, file_place) = (after_seq, None, 0, None);
-        Follower { hub, tail, news, stage, after_seq, last_seq, last_end, waits, looks, file_place }
+        let (last_seq, until_seq, file_place) = (after_seq, None, None);
+        Follower { hub, tail, news, stage, after_seq, last_seq, waits, until_seq, file_place }
     }
 
     /// The last event that it was given, or said to have.
@@ -125,20 +111,24 @@ impl Follower {
         self.waits = Waits::No;
     }
 
-    /// Another run has begun, so that this one has ended or will be ended. Reads the rest from disk.
-    pub(in crate::http) fn settle(&mut self) {
-        self.waits = Waits::ForTheEnd;
-        if let Stage::CaughtUp(place) = self.stage {
-            (self.stage, self.after_seq) = (Stage::Unopened(place), 0);
-        }
+    /// Gives nothing after this event.
+    pub(in crate::http) fn stop_after(&mut self, seq: u64) {
+        self.until_seq = Some(self.until_seq.map_or(seq, |until| until.min(seq)));
     }
 
-    /// Waits for more after all.
-    pub(in crate::http) fn wait_on(&mut self) {
-        if self.waits != Waits::ForMore {
-            self.settle();
-            self.waits = Waits::ForMore;
+    /// Whether it has given everything up to its bound.
+    fn is_at_bound(&self) -> bool {
+        self.until_seq.is_some_and(|until| self.last_seq >= until)
+    }
+
+    /// The frames up to its bound. If some come after it, it has everything before them.
+    pub(in crate::http) fn within_bound(&mut self, mut frames: Vec<Frame>) -> Vec<Frame> {
+        let Some(until) = self.until_seq else { return frames };
+        if let Some(at) = frames.iter().position(|frame| frame.seq.is_some_and(|seq| seq > until)) {
+            frames.truncate(at);
+            self.last_seq = until;
         }
+        frames
     }
 
     /// Begins again with the first event.
@@ -146,15 +136,14 @@ impl Follower {
         (self.stage, self.after_seq, self.last_seq) = (Stage::Unopened(0), 0, 0);
     }
 
-    /// What comes next. Whoever stops waiting for it loses nothing.
+    /// What comes next. A caller that stops waiting for it loses nothing.
     pub(in crate::http) async fn next(&mut self) -> Next {
         loop {
+            if self.is_at_bound() {
+                return Next::CaughtUp;
+            }
             match &mut self.stage {
                 Stage::Unopened(_) | Stage::Behind(_) => self.begin_reading(),
-                Stage::Pausing(_) => {
-                    sleep(SETTLING_PAUSE).await;
-                    self.begin_reading();
-                }
                 Stage::Reading(reading) => {
                     let read = reading.await;
                     if let Some(next) = self.take_read(read) {
@@ -166,7 +155,7 @@ impl Follower {
                     self.news.mark_unchanged();
                     match self.tail.offer(place, HANDED_FRAMES_MAX, HANDED_BYTES_MAX) {
                         Offer::NotYet if self.waits != Waits::ForMore => return Next::CaughtUp,
-                        // The tail is held, and so is whoever tells.
+                        // The tail is held, and with it the sender.
                         Offer::NotYet => drop(self.news.changed().await),
                         offer => {
                             if let Some(next) = self.take_offer(place, offer) {
@@ -187,27 +176,29 @@ impl Follower {
         }
         let keeps_file = self.file_place.is_some();
         let (store, tail, after) = (self.hub.store().clone(), self.tail.clone(), After::Seq(self.last_seq));
-        let waits = self.waits;
         let stage = std::mem::replace(&mut self.stage, Stage::Failed);
         self.stage = Stage::Reading(self.hub.desk.read(move || {
             let mut follow = match stage {
-                Stage::Behind(follow) | Stage::Pausing(follow) => follow,
+                Stage::Behind(follow) => follow,
                 Stage::Unopened(place) => Box::new(store.follow_at(&tail.session, &tail.run, after, place)?),
                 _ => unreachable!("it is about to read"),
             };
-            let batch = read_batch(&mut follow, &tail.run, waits != Waits::No)?;
-            let is_left = waits == Waits::ForTheEnd && batch.is_caught_up && !batch.is_over && follow.is_abandoned()?;
+            let batch = read_batch(&mut follow, &tail.run)?;
             if !keeps_file && !batch.is_caught_up {
                 follow.rest();
             }
-            Ok((batch, is_left, follow))
+            Ok((batch, follow))
         }));
     }
 
     fn take_read(&mut self, read: Result<Result<Result<Read, StoreError>, ApiError>, JoinError>) -> Option<Next> {
         self.stage = Stage::Failed;
-        let (batch, is_left, follow) = match read {
+        let (batch, follow) = match read {
             Ok(Ok(Ok(read))) => read,
+            Ok(Ok(Err(StoreError::RunNotFound { .. }))) => {
+                self.stage = Stage::Over(RunState::Gone);
+                return None;
+            }
             Ok(Ok(Err(error))) => {
                 tracing::warn!(session = %self.tail.session, run = %self.tail.run, %error, "a journal could not be read");
                 return Some(Next::Failed);
@@ -217,25 +208,23 @@ impl Follower {
         if batch.is_caught_up && batch.frames.is_empty() && follow.last_seq() < self.after_seq {
             return Some(Next::Ahead { last_seq: follow.last_seq() });
         }
-        let Batch { frames, is_caught_up, is_over } = batch;
-        self.note(&frames);
-        // Whoever comes back behind the last event is not given the one that says how the run ended.
-        self.last_end = self.last_end.or(follow.ending());
-        self.stage = match is_over {
-            true => Stage::Over(self.last_end.map_or(Ended::Gone, Ended::As)),
-            false if !is_caught_up => Stage::Behind(follow),
-            false if self.waits == Waits::ForMore => self.join(follow),
-            // The next look finds nothing to give, and ends it.
-            false if is_left && !frames.is_empty() => Stage::Behind(follow),
-            false if is_left && self.looks < SETTLING_LOOKS => {
-                self.looks += 1;
-                Stage::Pausing(follow)
-            }
-            false => Stage::CaughtUp(follow.read_to()),
+        let Batch { frames, is_caught_up, ended } = batch;
+        self.stage = match ended {
+            Some(ended) => Stage::Over(ended),
+            None if !is_caught_up => Stage::Behind(follow),
+            None if self.waits == Waits::ForMore => self.join(follow),
+            None => Stage::CaughtUp(follow.read_to()),
         };
-        if !matches!(self.stage, Stage::Behind(_) | Stage::Pausing(_)) {
+        if !matches!(self.stage, Stage::Behind(_)) {
             self.file_place = None;
         }
+        self.give(frames)
+    }
+
+    /// Gives frames, as far as its bound.
+    fn give(&mut self, frames: Vec<Frame>) -> Option<Next> {
+        self.last_seq = frames.iter().rev().find_map(|frame| frame.seq).unwrap_or(self.last_seq);
+        let frames = self.within_bound(frames);
         (!frames.is_empty()).then_some(Next::Frames(frames))
     }
 
@@ -249,8 +238,7 @@ impl Follower {
             Offer::Frames(frames, next) => {
                 self.hub.note_lag(self.tail.lag(place));
                 self.stage = Stage::CaughtUp(next);
-                self.note(&frames);
-                Some(Next::Frames(frames))
+                self.give(frames)
             }
             Offer::Ended(ended) => {
                 self.stage = Stage::Over(ended);
@@ -271,17 +259,10 @@ impl Follower {
         Next::Gap { after_seq: self.last_seq }
     }
 
-    /// Whoever leaves is read nothing for.
+    /// Nothing more is read for a reader that leaves.
     fn stop_reading(&mut self) {
         if let Stage::Reading(reading) = &self.stage {
             reading.abort();
-        }
-    }
-
-    fn note(&mut self, frames: &[Frame]) {
-        for frame in frames {
-            self.last_seq = frame.seq.unwrap_or(self.last_seq);
-            self.last_end = frame.terminal.or(self.last_end);
         }
     }
 }

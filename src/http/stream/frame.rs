@@ -6,7 +6,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use crate::format::EventRef;
-use crate::model::{RunId, TerminalState};
+use crate::model::{RunEnd, RunId};
 
 /// What memory costs beside what is in it, for the pieces of a frame.
 const ALLOCATED_BYTES: usize = 96;
@@ -21,7 +21,7 @@ pub(in crate::http) struct Frame {
     /// Its number, if it has a usable one.
     pub(in crate::http) seq: Option<u64>,
     /// How the run ends with it, if it does.
-    pub(in crate::http) terminal: Option<TerminalState>,
+    pub(in crate::http) terminal: Option<RunEnd>,
     /// As a server-sent event.
     pub(in crate::http) sse: Bytes,
     name: Range<usize>,
@@ -41,7 +41,7 @@ enum Line {
 impl Frame {
     pub(in crate::http) fn new(run: &RunId, event: &EventRef<'_>) -> Self {
         let (text, payload) = (event.text(), event.payload.unwrap_or_default());
-        let terminal = event.is_terminal().then(|| TerminalState::of(&event.name, payload)).flatten();
+        let terminal = event.is_terminal().then(|| RunEnd::of(&event.name, payload)).flatten();
         let mut sse = Vec::with_capacity(text.len() + run.as_str().len() + event.name.len() + SYNTAX_BYTES);
         if let Some(seq) = event.seq {
             writeln!(sse, "id: {run}:{seq}").expect("memory takes what is written");
@@ -127,6 +127,14 @@ fn push_data(sse: &mut Vec<u8>, line: &str) -> Option<Range<usize>> {
         sse.extend_from_slice(format!("data: {part}\n").as_bytes());
     }
     None
+}
+
+/// An id without an event: a reader that is cut before its first event goes on from there. `0` is the beginning.
+pub(super) fn lone_id(place: Option<(&RunId, u64)>) -> Bytes {
+    match place {
+        Some((run, seq)) => Bytes::from(format!("id: {run}:{seq}\n\n")),
+        None => Bytes::from_static(b"id: 0\n\n"),
+    }
 }
 
 /// A notice: something that is said about the stream, and is no event of a run. It has no id, so that nobody resumes

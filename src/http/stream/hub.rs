@@ -10,6 +10,7 @@ use super::list::ListTail;
 use super::tail::Tail;
 use crate::http::desk::Desk;
 use crate::http::metrics::Metrics;
+use crate::journal::Segment;
 use crate::model::{RunId, SessionId};
 use crate::store::{Change, Store};
 
@@ -23,7 +24,11 @@ const CLEAR_AFTER: usize = 1_024;
 #[derive(Debug, Clone)]
 pub(in crate::http) enum SessionNews {
     /// A run has begun.
-    Begun(RunId),
+    Begun(Segment),
+    /// A run was opened to be appended to again.
+    Resumed(RunId),
+    /// A run goes on although another one began since.
+    Continued(Segment),
     /// The session is gone.
     Deleted,
 }
@@ -39,6 +44,11 @@ pub(in crate::http) struct Hub {
     pub(super) reader_files: Arc<Semaphore>,
     tails: Mutex<HashMap<(SessionId, RunId), Weak<Tail>>>,
     sessions: Mutex<HashMap<SessionId, Weak<broadcast::Sender<SessionNews>>>>,
+}
+
+/// The newest segment of a session.
+fn segment(run: &RunId, after_seq: u64, order: u64) -> Segment {
+    Segment { run: run.clone(), after_seq, until_seq: None, order }
 }
 
 impl Hub {
@@ -72,7 +82,9 @@ impl Hub {
         let news = match change {
             Change::Saved(_) => return,
             Change::Deleted(_) => SessionNews::Deleted,
-            Change::Begun(_, run) => SessionNews::Begun(run.clone()),
+            Change::Begun { run, order, .. } => SessionNews::Begun(segment(run, 0, *order)),
+            Change::Resumed(_, run) => SessionNews::Resumed(run.clone()),
+            Change::Continued { run, after_seq, order, .. } => SessionNews::Continued(segment(run, *after_seq, *order)),
         };
         let listening = self.sessions.lock().get(change.session()).and_then(Weak::upgrade);
         // Nobody listens any more, perhaps.
@@ -92,12 +104,6 @@ impl Hub {
         let tail = Tail::new(session, run);
         tails.insert(key, Arc::downgrade(&tail));
         tail
-    }
-
-    /// Has a run looked at soon by those who follow it: it may have been opened again.
-    pub(in crate::http) fn ring(&self, session: &SessionId, run: &RunId) {
-        let tail = self.tails.lock().get(&(session.clone(), run.clone())).and_then(Weak::upgrade);
-        tail.iter().for_each(|tail| tail.ring());
     }
 
     /// Hears what happens in a session, for as long as both are held.

@@ -48,7 +48,7 @@ impl ListTail {
         let (name, data) = match change {
             Change::Saved(summary) => ("changed", summary.to_json()),
             Change::Deleted(session) => ("deleted", json!({ "session_id": session.as_str() }).to_string()),
-            Change::Begun(..) => return,
+            Change::Begun { .. } | Change::Resumed(..) | Change::Continued { .. } => return,
         };
         let mut changes = self.changes.lock();
         changes.last += 1;

@@ -20,4 +20,4 @@ pub(super) use follower::{Follower, Next, Waits};
 pub(super) use hub::Hub;
 pub(super) use list::ListFeed;
 pub(super) use run::{Cursor, LinesFeed, RunFeed, first_within};
-pub(super) use session::{From, SessionFeed};
+pub(super) use session::{SessionFeed, StartAt};

@@ -6,9 +6,8 @@ use serde_json::json;
 use super::feed::{Feed, Piece, broken_off, joined};
 use super::follower::{Follower, Next};
 use super::frame::{Frame, notice};
-use super::tail::Ended;
 use crate::http::time::within;
-use crate::model::RunId;
+use crate::model::{RunId, RunState};
 
 /// How long a reader is told to wait that has seen the end and comes again all the same.
 const RETRY_AFTER_END_MS: u64 = 24 * 60 * 60 * 1000;
@@ -45,7 +44,7 @@ pub(super) fn snapshot(reason: &str, run: Option<&RunId>, last_seq: Option<u64>)
 }
 
 /// Tells a reader that a run has ended.
-pub(super) fn end(run: &RunId, last_seq: u64, ended: Ended) -> Bytes {
+pub(super) fn end(run: &RunId, last_seq: u64, ended: RunState) -> Bytes {
     notice("end", &json!({ "run_id": run.as_str(), "last_seq": last_seq, "state": ended.as_str() }))
 }
 
@@ -106,10 +105,10 @@ impl Feed for RunFeed {
 }
 
 /// A run that has ended for good is not to be asked for again.
-fn goodbye(ended: Ended, end: Bytes) -> Bytes {
+fn goodbye(ended: RunState, end: Bytes) -> Bytes {
     match ended {
-        Ended::As(_) => Bytes::from([format!("retry: {RETRY_AFTER_END_MS}\n").as_bytes(), &end].concat()),
-        Ended::Gone => end,
+        RunState::Ended(_) => Bytes::from([format!("retry: {RETRY_AFTER_END_MS}\n").as_bytes(), &end].concat()),
+        _ => end,
     }
 }
 

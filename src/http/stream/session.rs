@@ -1,4 +1,7 @@
-//! The stream of a whole session: its runs one after the other, then whatever begins, until the session is gone.
+//! The stream of a whole session: its runs one after the other, then what begins or goes on, until the session is gone.
+//!
+//! The order of the stream is that of the stored segments: a run that goes on after another one began does so in a segment of
+//! its own, after that run. So one event id says what a reader has seen, and nothing is skipped or sent twice.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
@@ -10,48 +13,41 @@ use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
 use super::feed::{Feed, Piece};
 use super::follower::{Follower, Next, Waits};
-use super::frame::notice;
+use super::frame::{lone_id, notice};
 use super::hub::{Hub, SessionNews};
 use super::run::{end, events, gap, snapshot};
 use crate::http::error::ApiError;
-use crate::model::{Cursor, RunId, SessionId};
-use crate::store::StoreError;
+use crate::journal::Segment;
+use crate::limits::SEQ_MAX;
+use crate::model::{Cursor, RunId, RunState, SessionId};
+use crate::store::{After, Store, StoreError};
 
-/// Where somebody who follows a session begins.
+/// Where a follower of a session begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::http) enum From {
+pub(in crate::http) enum StartAt {
     /// With the first event of the first run.
     Start,
     /// With the first event of the run that is live, or the next one.
     Now,
-    /// Behind this event.
-    Behind(RunId, u64),
+    /// After this event.
+    After(RunId, u64),
     /// Its cursor means nothing.
     Unusable(&'static str),
 }
 
-impl From {
-    /// Reads the cursor of somebody who follows a session: `run:seq`, `0` for everything, or `now`.
+impl StartAt {
+    /// Reads the cursor of a follower of a session: `run:seq`, `0` for everything, or `now`.
     pub(in crate::http) fn parse(text: &str) -> Self {
         match text.trim() {
-            "0" => From::Start,
-            "now" => From::Now,
-            text => Self::behind(&Cursor::parse(text)).unwrap_or(From::Unusable("unknown")),
+            "0" => StartAt::Start,
+            "now" => StartAt::Now,
+            text => Self::after(&Cursor::parse(text)).unwrap_or(StartAt::Unusable("unknown")),
         }
     }
 
-    fn behind(cursor: &Cursor) -> Option<Self> {
-        Some(From::Behind(RunId::parse(cursor.run.as_deref()?).ok()?, cursor.seq?))
+    fn after(cursor: &Cursor) -> Option<Self> {
+        Some(StartAt::After(RunId::parse(cursor.run.as_deref()?).ok()?, cursor.seq?))
     }
-}
-
-/// A run that is to be shown.
-#[derive(Debug)]
-struct Shown {
-    run: RunId,
-    after_seq: u64,
-    /// Whether it may go on, so that it is waited for. Only the last one may.
-    is_live: bool,
 }
 
 /// A session's runs, as a feed.
@@ -61,92 +57,106 @@ pub(in crate::http) struct SessionFeed {
     session: SessionId,
     news: broadcast::Receiver<SessionNews>,
     _listening: Arc<broadcast::Sender<SessionNews>>,
-    /// Said first.
-    unusable: Option<&'static str>,
-    to_show: VecDeque<Shown>,
+    /// Sent first.
+    opening: VecDeque<Bytes>,
+    /// The segments that are to be shown after the present one.
+    to_show: VecDeque<Segment>,
     current: Option<Follower>,
-    /// A run that was left before its end, and how much of it was shown.
-    left: Option<(RunId, u64)>,
-    /// The runs that it knows of, shown or not.
-    known: HashSet<RunId>,
+    /// Runs that were over without being sealed, and the last event of each that was shown.
+    left: Vec<(RunId, u64)>,
+    /// The present run was opened again, so that it is not over although that was just reported.
+    is_resumed: bool,
+    /// The segments that it knows of, shown or not: each run with its place.
+    known: HashSet<(RunId, u64)>,
     /// The session is gone.
     is_deleted: bool,
     is_over: bool,
     has_missed: bool,
 }
 
-/// The runs of a session as they are found. The live one is the last, if it is among them.
-struct Runs {
-    in_order: Vec<RunId>,
+/// The segments of a session as they are found, and the run that answers its pending turn.
+struct Segments {
+    in_order: Vec<Segment>,
     live: Option<RunId>,
 }
 
 impl SessionFeed {
-    pub(in crate::http) async fn begin(hub: &Arc<Hub>, session: &SessionId, from: From) -> Result<Self, ApiError> {
-        // Whoever begins a run from here on is heard of.
+    pub(in crate::http) async fn begin(
+        hub: &Arc<Hub>,
+        session: &SessionId,
+        start_at: StartAt,
+    ) -> Result<Self, ApiError> {
+        // A run that begins from here on is heard of.
         let (_listening, news) = hub.listen(session);
-        let runs = find_runs(hub, session).await?;
+        let segments = find_segments(hub, session).await?;
         let mut feed = SessionFeed {
             hub: hub.clone(),
             session: session.clone(),
             news,
             _listening,
-            unusable: None,
+            opening: VecDeque::new(),
             to_show: VecDeque::new(),
             current: None,
-            left: None,
-            known: runs.in_order.iter().cloned().collect(),
+            left: Vec::new(),
+            is_resumed: false,
+            known: segments.in_order.iter().map(key_of).collect(),
             is_deleted: false,
             is_over: false,
             has_missed: false,
         };
-        feed.plan(&runs, from);
+        feed.plan(segments, start_at).await?;
         Ok(feed)
     }
 
-    fn plan(&mut self, runs: &Runs, from: From) {
-        let (first, after_seq) = match from {
-            From::Start => (0, 0),
-            From::Now => (runs.live_place(), 0),
-            From::Behind(run, seq) => match runs.in_order.iter().position(|known| *known == run) {
+    async fn plan(&mut self, segments: Segments, start_at: StartAt) -> Result<(), ApiError> {
+        let (first, after_seq) = match start_at {
+            StartAt::Start => (0, 0),
+            StartAt::Now => return self.start_now(segments).await,
+            StartAt::After(run, seq) => match segments.holding(&run, seq) {
                 Some(at) => (at, seq),
-                None => return self.start_now(runs, "foreign"),
+                None => return self.start_over(segments, "foreign").await,
             },
-            From::Unusable(reason) => return self.start_now(runs, reason),
+            StartAt::Unusable(reason) => return self.start_over(segments, reason).await,
         };
-        self.show(runs, first, after_seq);
-    }
-
-    fn start_now(&mut self, runs: &Runs, reason: &'static str) {
-        self.unusable = Some(reason);
-        self.show(runs, runs.live_place(), 0);
-    }
-
-    /// Whatever is the last may be about to begin, although the session does not say so yet.
-    fn show(&mut self, runs: &Runs, first: usize, after_seq: u64) {
-        for (nth, run) in runs.in_order.iter().skip(first).enumerate() {
-            self.await_last(run.clone(), if nth == 0 { after_seq } else { 0 });
+        self.to_show = segments.in_order.into_iter().skip(first).collect();
+        if let Some(first) = self.to_show.front_mut() {
+            first.after_seq = first.after_seq.max(after_seq);
         }
+        Ok(())
     }
 
-    /// Shows a run behind all others, and waits for it to end. There is one run at a time: those before it have ended, or
-    /// will be ended.
-    fn await_last(&mut self, run: RunId, after_seq: u64) {
-        self.current.iter_mut().for_each(Follower::settle);
-        self.to_show.back_mut().into_iter().for_each(|last| last.is_live = false);
-        self.to_show.push_back(Shown { run, after_seq, is_live: true });
+    /// Begins with what is live, and says first from where on a reader goes on that is cut before its first event.
+    async fn start_now(&mut self, segments: Segments) -> Result<(), ApiError> {
+        let place = match segments.live_place() {
+            Some(at) => {
+                self.to_show = segments.in_order.into_iter().skip(at).collect();
+                self.to_show.front().map(|live| (live.run.clone(), live.after_seq))
+            }
+            None => match segments.in_order.last() {
+                Some(last) => Some((last.run.clone(), last_seq(&self.hub, &self.session, &last.run).await?)),
+                None => None,
+            },
+        };
+        self.opening.push_back(lone_id(place.as_ref().map(|(run, seq)| (run, *seq))));
+        Ok(())
+    }
+
+    async fn start_over(&mut self, segments: Segments, reason: &'static str) -> Result<(), ApiError> {
+        self.hub.note_snapshot();
+        self.opening.push_back(snapshot(reason, None, None));
+        self.start_now(segments).await
     }
 
     fn hear(&mut self, news: Result<SessionNews, RecvError>) {
         match news {
-            Ok(SessionNews::Begun(run)) => self.expect(run),
+            Ok(SessionNews::Begun(segment) | SessionNews::Continued(segment)) => self.add(segment),
+            Ok(SessionNews::Resumed(run)) => self.resume(&run),
             Ok(SessionNews::Deleted) | Err(RecvError::Closed) => self.is_deleted = true,
             Err(RecvError::Lagged(_)) => self.has_missed = true,
         }
     }
 
-    /// Hears all that there is to hear: of a run that begins before there is anything in it. Behind something that it
-    /// missed it has to look for itself, or runs would change places.
+    /// Hears all that there is to hear. After something that it missed it has to look for itself, or runs would change places.
     fn hear_all(&mut self) {
         while !self.has_missed
             && let Some(news) = heard(&mut self.news)
@@ -155,33 +165,43 @@ impl SessionFeed {
         }
     }
 
-    /// A run has begun. Its journal may have been found before.
-    fn expect(&mut self, run: RunId) {
-        if let Some(current) = self.current.as_mut().filter(|current| current.tail().run == run) {
-            return current.wait_on();
+    /// Shows a segment after all others, unless it is known. The segment of its run before it ends where it begins.
+    fn add(&mut self, segment: Segment) {
+        if !self.known.insert(key_of(&segment)) {
+            return;
         }
-        if let Some((run, after_seq)) = self.left.take_if(|(left, _)| *left == run) {
-            return self.await_last(run, after_seq);
-        }
-        // One that is known stands where it belongs, or has been shown.
-        if self.known.insert(run.clone()) {
-            self.await_last(run, 0);
+        self.end_before(&segment);
+        self.left.retain(|(run, _)| *run != segment.run);
+        self.to_show.push_back(segment);
+    }
+
+    fn end_before(&mut self, segment: &Segment) {
+        let is_its = |current: &&mut Follower| current.tail().run == segment.run;
+        self.current.as_mut().filter(is_its).into_iter().for_each(|current| current.stop_after(segment.after_seq));
+        let earlier = self.to_show.iter_mut().filter(|shown| shown.run == segment.run && shown.until_seq.is_none());
+        earlier.for_each(|shown| shown.until_seq = Some(segment.after_seq));
+    }
+
+    /// A run that was over without being sealed takes events again.
+    fn resume(&mut self, run: &RunId) {
+        self.is_resumed |= self.current.as_ref().is_some_and(|current| current.tail().run == *run);
+        if let Some(at) = self.left.iter().position(|(left, _)| left == run) {
+            let (run, after_seq) = self.left.swap_remove(at);
+            self.to_show.push_back(Segment { run, after_seq, until_seq: None, order: 0 });
         }
     }
 
     /// Looks for what it was not told of.
-    async fn catch_up_on_runs(&mut self) -> Result<(), ApiError> {
-        let runs = find_runs(&self.hub, &self.session).await?;
+    async fn catch_up_on_segments(&mut self) -> Result<(), ApiError> {
+        let segments = find_segments(&self.hub, &self.session).await?;
         self.has_missed = false;
-        for run in runs.in_order {
-            if self.known.insert(run.clone()) {
-                self.await_last(run, 0);
-            }
-        }
+        segments.in_order.into_iter().for_each(|segment| self.add(segment));
+        let left: Vec<RunId> = self.left.iter().map(|(run, _)| run.clone()).collect();
+        left.iter().for_each(|run| self.resume(run));
         Ok(())
     }
 
-    /// The next thing that happens, unless the reader is told first.
+    /// The next thing that happens.
     async fn step(&mut self) -> Step {
         match &mut self.current {
             Some(current) => tokio::select! {
@@ -193,25 +213,25 @@ impl SessionFeed {
         }
     }
 
-    /// What the reader is told of what its run had to say.
+    /// What the reader is sent of what its run had to say.
     fn say(&mut self, next: Next) -> Option<Bytes> {
+        // What a run says after it went on elsewhere is heard of before it is read.
+        self.hear_all();
         let follower = self.current.as_mut()?;
         let run = follower.tail().run.clone();
         match next {
-            Next::Frames(frames) => Some(events(&frames)),
+            Next::Frames(frames) => {
+                let frames = follower.within_bound(frames);
+                (!frames.is_empty()).then(|| events(&frames))
+            }
             Next::Gap { after_seq } => Some(gap(&run, after_seq)),
             Next::Ahead { last_seq } => {
                 follower.start_over();
                 self.hub.note_snapshot();
                 Some(snapshot("ahead", Some(&run), Some(last_seq)))
             }
-            Next::End(ended) => {
-                let last_seq = follower.last_seq();
-                self.current = None;
-                Some(end(&run, last_seq, ended))
-            }
+            Next::End(ended) => self.leave(ended),
             Next::CaughtUp => {
-                self.left = Some((run, follower.last_seq()));
                 self.current = None;
                 None
             }
@@ -223,13 +243,29 @@ impl SessionFeed {
         }
     }
 
-    fn take_next_run(&mut self) {
+    /// Leaves a run that is over. One that was not sealed may go on.
+    fn leave(&mut self, ended: RunState) -> Option<Bytes> {
+        let follower = self.current.take()?;
+        let (run, last_seq) = (follower.tail().run.clone(), follower.last_seq());
+        let is_resumed = std::mem::take(&mut self.is_resumed);
+        if ended.end().is_none() && is_resumed {
+            self.to_show.push_front(Segment { run, after_seq: last_seq, until_seq: None, order: 0 });
+            return None;
+        }
+        if ended.end().is_none() {
+            self.left.push((run.clone(), last_seq));
+        }
+        Some(end(&run, last_seq, ended))
+    }
+
+    fn take_next_segment(&mut self) {
         if self.current.is_none()
-            && let Some(Shown { run, after_seq, is_live }) = self.to_show.pop_front()
+            && let Some(Segment { run, after_seq, until_seq, .. }) = self.to_show.pop_front()
         {
             let tail = self.hub.tail(&self.session, &run);
-            let waits = if is_live { Waits::ForMore } else { Waits::ForTheEnd };
-            self.current = Some(Follower::new(&self.hub, tail, after_seq, waits));
+            let mut follower = Follower::new(&self.hub, tail, after_seq, Waits::ForMore);
+            until_seq.into_iter().for_each(|until| follower.stop_after(until));
+            (self.current, self.is_resumed) = (Some(follower), false);
         }
     }
 }
@@ -250,9 +286,8 @@ enum Step {
 
 impl Feed for SessionFeed {
     async fn next(&mut self) -> Option<Piece> {
-        if let Some(reason) = self.unusable.take() {
-            self.hub.note_snapshot();
-            return Some(Ok(snapshot(reason, None, None)));
+        if let Some(opening) = self.opening.pop_front() {
+            return Some(Ok(opening));
         }
         while !self.is_over {
             self.hear_all();
@@ -261,10 +296,10 @@ impl Feed for SessionFeed {
                 let end = json!({ "run_id": null, "last_seq": null, "state": "deleted" });
                 return Some(Ok(notice("end", &end)));
             }
-            if self.has_missed && self.catch_up_on_runs().await.is_err() {
+            if self.has_missed && self.catch_up_on_segments().await.is_err() {
                 return None;
             }
-            self.take_next_run();
+            self.take_next_segment();
             let said = match self.step().await {
                 Step::Said(next) => self.say(next),
                 Step::Heard(news) => {
@@ -280,25 +315,43 @@ impl Feed for SessionFeed {
     }
 }
 
-impl Runs {
-    /// Where the live run stands, or the end.
-    fn live_place(&self) -> usize {
-        let place = self.live.as_ref().and_then(|live| self.in_order.iter().position(|run| run == live));
-        place.unwrap_or(self.in_order.len())
+impl Segments {
+    /// Where the last segment of the live run stands.
+    fn live_place(&self) -> Option<usize> {
+        let live = self.live.as_ref()?;
+        self.in_order.iter().rposition(|segment| segment.run == *live)
+    }
+
+    /// The segment that holds an event.
+    fn holding(&self, run: &RunId, seq: u64) -> Option<usize> {
+        let holds = |segment: &Segment| segment.run == *run && segment.until_seq.is_none_or(|until| seq <= until);
+        self.in_order.iter().position(holds)
     }
 }
 
-async fn find_runs(hub: &Arc<Hub>, session: &SessionId) -> Result<Runs, ApiError> {
+fn key_of(segment: &Segment) -> (RunId, u64) {
+    (segment.run.clone(), segment.order)
+}
+
+async fn find_segments(hub: &Arc<Hub>, session: &SessionId) -> Result<Segments, ApiError> {
     let (store, session) = (hub.store().clone(), session.clone());
     let found = hub.desk.read(move || {
-        let mut in_order = store.runs_as_begun(&session)?;
-        let metadata = store.metadata(&session)?;
-        let live = metadata.active_run().and_then(|run| RunId::parse(&run).ok());
-        // Whatever clocks say, the live one began last.
-        if let Some(at) = live.as_ref().and_then(|live| in_order.iter().position(|run| run == live)) {
-            in_order[at..].rotate_left(1);
-        }
-        Ok::<_, StoreError>(Runs { in_order, live })
+        let in_order = store.segments(&session)?;
+        let live = store.metadata(&session)?.active_run().and_then(|run| RunId::parse(&run).ok());
+        Ok::<_, StoreError>(Segments { in_order, live })
     });
     Ok(found.await.map_err(|broken| ApiError::broken(broken.to_string()))???)
+}
+
+/// The number of a run's last event. Read from the end of its journal.
+async fn last_seq(hub: &Arc<Hub>, session: &SessionId, run: &RunId) -> Result<u64, ApiError> {
+    let (store, session, run) = (hub.store().clone(), session.clone(), run.clone());
+    let found = hub.desk.read(move || seek_last_seq(&store, &session, &run));
+    Ok(found.await.map_err(|broken| ApiError::broken(broken.to_string()))???)
+}
+
+fn seek_last_seq(store: &Store, session: &SessionId, run: &RunId) -> Result<u64, StoreError> {
+    let mut follow = store.follow(session, run, After::Seq(SEQ_MAX))?;
+    follow.poll()?;
+    Ok(follow.last_seq())
 }

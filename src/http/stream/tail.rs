@@ -12,7 +12,7 @@ use super::frame::Frame;
 use super::hub::Hub;
 use crate::http::desk::Desk;
 use crate::http::time::within;
-use crate::model::{RunId, SessionId, TerminalState};
+use crate::model::{RunId, RunState, SessionId};
 use crate::store::{Follow, StoreError};
 
 /// Frames that a tail holds for those who are a little behind.
@@ -24,33 +24,10 @@ const RING_BYTES_MAX: usize = 256 * 1024;
 const BATCH_EVENTS_MAX: usize = 256;
 const BATCH_BYTES_MAX: usize = 64 * 1024;
 
-/// How long a notification is trusted to come. The silence grows, the looks become rarer; a run is never left for dead
-/// for longer than the longest.
-const RECHECK_FIRST: Duration = Duration::from_millis(200);
-const RECHECK_MAX: Duration = Duration::from_secs(4);
-/// After how long a silence the file and the ring are let go.
+/// After how long a silence the file is closed and the ring is freed.
 const REST_AFTER: Duration = Duration::from_secs(1);
 
-/// How a run's stream ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::http) enum Ended {
-    /// With an event that says so.
-    As(TerminalState),
-    /// Its session, its journal or its producer is gone, and nobody can say how it ended.
-    Gone,
-}
-
-impl Ended {
-    /// The word that readers are told.
-    pub(in crate::http) fn as_str(self) -> &'static str {
-        match self {
-            Ended::As(state) => state.as_str(),
-            Ended::Gone => "gone",
-        }
-    }
-}
-
-/// A run that somebody follows.
+/// A run that is followed.
 #[derive(Debug)]
 pub(in crate::http) struct Tail {
     pub(in crate::http) session: SessionId,
@@ -71,7 +48,7 @@ struct Ring {
     to: u64,
     last_seq: u64,
     has_reader: bool,
-    ended: Option<Ended>,
+    ended: Option<RunState>,
     has_failed: bool,
 }
 
@@ -83,7 +60,7 @@ pub(in crate::http) enum Offer {
     /// Nothing yet.
     NotYet,
     /// Nothing any more.
-    Ended(Ended),
+    Ended(RunState),
     /// What belongs there is only on disk by now.
     Behind,
     /// The journal could not be read.
@@ -96,43 +73,22 @@ pub(in crate::http) struct Batch {
     pub(in crate::http) frames: Vec<Frame>,
     /// Nothing more is there at the moment.
     pub(in crate::http) is_caught_up: bool,
-    /// Nothing more will come.
-    pub(in crate::http) is_over: bool,
+    /// Nothing more will come, because the run is over.
+    pub(in crate::http) ended: Option<RunState>,
 }
 
-/// Reads a bounded part of what is there. For those who wait, a run whose producer is gone is ended, if this is the end
-/// of it.
-pub(in crate::http) fn read_batch(follow: &mut Follow, run: &RunId, waits: bool) -> Result<Batch, StoreError> {
+/// Reads a bounded part of what is there.
+pub(in crate::http) fn read_batch(follow: &mut Follow, run: &RunId) -> Result<Batch, StoreError> {
     let (mut frames, mut bytes) = (Vec::new(), 0);
-    loop {
-        while frames.len() < BATCH_EVENTS_MAX && bytes < BATCH_BYTES_MAX {
-            let Some(frame) = follow.poll_as(|event| Frame::new(run, event))? else { break };
-            bytes += frame.bytes();
-            frames.push(frame);
-        }
-        if let Some(last) = frames.last() {
-            let is_caught_up = frames.len() < BATCH_EVENTS_MAX && bytes < BATCH_BYTES_MAX;
-            let is_over = is_caught_up && last.terminal.is_some() && follow.is_silent()?;
-            return Ok(Batch { frames, is_caught_up, is_over });
-        }
-        let read_to = follow.read_to();
-        let is_over = if waits { is_over(follow)? } else { follow.is_silent()? };
-        // Whoever looked may just have ended it.
-        if let Some(frame) = follow.poll_as(|event| Frame::new(run, event))? {
-            bytes += frame.bytes();
-            frames.push(frame);
-            continue;
-        }
-        if is_over || follow.read_to() == read_to {
-            return Ok(Batch { frames, is_caught_up: true, is_over });
-        }
+    while frames.len() < BATCH_EVENTS_MAX && bytes < BATCH_BYTES_MAX {
+        let Some(frame) = follow.poll_as(|event| Frame::new(run, event))? else { break };
+        bytes += frame.bytes();
+        frames.push(frame);
     }
-}
-
-/// Whether nothing more will come. What nobody may end, because it is another program's or has not said a word, is over
-/// when nobody will go on with it.
-fn is_over(follow: &mut Follow) -> Result<bool, StoreError> {
-    Ok(follow.is_over()? || (follow.is_nobodys_to_end()? && follow.is_abandoned()?))
+    let is_caught_up = frames.len() < BATCH_EVENTS_MAX && bytes < BATCH_BYTES_MAX;
+    let may_be_over = is_caught_up && frames.last().is_none_or(|last| last.terminal.is_some());
+    let ended = if may_be_over { follow.ended()? } else { None };
+    Ok(Batch { frames, is_caught_up, ended })
 }
 
 impl Tail {
@@ -146,15 +102,10 @@ impl Tail {
         })
     }
 
-    /// Has the journal looked at soon.
-    pub(super) fn ring(&self) {
-        self.bell.notify_one();
-    }
-
     /// Whether whoever comes now needs another one: its journal could not be read, or it was left for dead.
     pub(super) fn is_spent(&self) -> bool {
         let ring = self.ring.lock();
-        ring.has_failed || ring.ended == Some(Ended::Gone)
+        ring.has_failed || ring.ended.is_some_and(|ended| ended.end().is_none())
     }
 
     pub(in crate::http) fn subscribe(&self) -> watch::Receiver<u64> {
@@ -235,7 +186,7 @@ impl Tail {
         self.tell();
     }
 
-    fn end(&self, ended: Option<Ended>) {
+    fn end(&self, ended: Option<RunState>) {
         let mut ring = self.ring.lock();
         ring.has_failed = ended.is_none();
         ring.ended = ended;
@@ -271,7 +222,7 @@ impl Ring {
     }
 }
 
-/// The task that fills a tail for as long as anybody follows.
+/// The task that fills a tail for as long as a follower holds it.
 struct Pump {
     tail: Weak<Tail>,
     bell: Arc<Notify>,
@@ -283,10 +234,10 @@ struct Pump {
 impl Pump {
     async fn run(self, mut follow: Follow) {
         let bell = self.bell.clone();
-        follow.ring(Arc::new(move || bell.notify_one()));
+        if follow.wake_with(Arc::new(move || bell.notify_one())).is_err() {
+            return self.fail();
+        }
         follow.pass_over_nothing();
-        let mut last_end = None;
-        let mut silence = Duration::ZERO;
         let mut file_place = None;
         while self.tail.strong_count() > 0 {
             file_place = file_place.or_else(|| self.reader_files.clone().try_acquire_owned().ok());
@@ -294,42 +245,38 @@ impl Pump {
             follow = given_back;
             let Ok(batch) = read else { return self.fail() };
             let Some(tail) = self.tail.upgrade() else { return };
-            last_end = batch.frames.iter().rev().find_map(|frame| frame.terminal).or(last_end);
             if let Some(last) = batch.frames.last() {
-                silence = Duration::ZERO;
                 let to = if batch.is_caught_up { follow.read_to() } else { last.end() };
                 tail.push(batch.frames, to);
             }
-            if batch.is_over {
-                return tail.end(Some(last_end.map_or(Ended::Gone, Ended::As)));
+            if batch.ended.is_some() {
+                return tail.end(batch.ended);
             }
             drop(tail);
             if file_place.is_none() {
                 follow.rest();
             }
-            if batch.is_caught_up {
-                silence = self.wait(silence, &mut follow).await;
-                file_place = file_place.filter(|_| silence <= REST_AFTER);
+            if batch.is_caught_up && !self.is_woken_soon().await {
+                file_place = None;
+                self.rest(&mut follow);
+                self.bell.notified().await;
             }
         }
     }
 
     async fn read(&self, mut follow: Follow) -> Option<(Result<Batch, StoreError>, Follow)> {
         let run = self.run.clone();
-        self.desk.tail(move || (read_batch(&mut follow, &run, true), follow)).await.ok()
+        self.desk.tail(move || (read_batch(&mut follow, &run), follow)).await.ok()
     }
 
-    /// Waits for the bell, or as long as it is trusted. Gives how long it has been silent.
-    async fn wait(&self, silence: Duration, follow: &mut Follow) -> Duration {
-        let limit = silence.clamp(RECHECK_FIRST, RECHECK_MAX);
-        if within(limit, self.bell.notified()).await.is_some() {
-            return Duration::ZERO;
-        }
-        if silence >= REST_AFTER {
-            follow.rest();
-            self.tail.upgrade().iter().for_each(|tail| tail.clear());
-        }
-        silence + limit
+    async fn is_woken_soon(&self) -> bool {
+        within(REST_AFTER, self.bell.notified()).await.is_some()
+    }
+
+    /// Holds nothing while nothing happens. Followers that are still behind read from disk.
+    fn rest(&self, follow: &mut Follow) {
+        follow.rest();
+        self.tail.upgrade().iter().for_each(|tail| tail.clear());
     }
 
     fn fail(&self) {

@@ -14,7 +14,7 @@ use self::child::{Child, Ended};
 pub use self::output::OutputForm;
 use super::group::TERM_GRACE;
 use super::runner::{Failure, Finish, Outlet, Producing, Prompt, Retry, Runner};
-use crate::model::{Event, Object, TerminalState, is_truthy};
+use crate::model::{Event, Object, RunEnd, is_truthy};
 
 /// The exit code by which a command says that another attempt may fare better (`EX_TEMPFAIL`).
 const TRY_AGAIN: i32 = 75;
@@ -149,7 +149,7 @@ fn declared_failure(event: &Event) -> Failure {
     let message = word("message").unwrap_or_else(|| "The command said that it failed. Please try again.".to_owned());
     let mut failure = Failure::new(&kind, message).closed_by("declared");
     // An end that the command gives a meaning of its own, like a limit of tool calls, is no failure to be repeated.
-    let is_plain = event.terminal_state() == Some(TerminalState::Errored);
+    let is_plain = event.terminal_state() == Some(RunEnd::Errored);
     if is_plain && payload.get("retryable").is_some_and(is_truthy) {
         failure = failure.retryable();
     }

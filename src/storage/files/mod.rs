@@ -418,6 +418,11 @@ impl Storage for FileStorage {
         self.live_findings.current()
     }
 
+    fn held_since(&self) -> Option<f64> {
+        let is_held = self.is_held().unwrap_or(false);
+        lock::holder(&*self.disk, &self.layout).filter(|_| is_held).map(|holder| holder.started_at)
+    }
+
     fn boot_id(&self) -> String {
         self.boot_id.clone()
     }

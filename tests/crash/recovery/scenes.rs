@@ -49,7 +49,7 @@ pub(super) fn scenes() -> Vec<Scene> {
         Scene::read("an armed marker whose journal appears", appeared, HALF, 1),
         Scene::read("a run that ended and was not saved", |disk| ended(disk, Outcome::Completed), HALF, 0),
         Scene::read("a run that ended, of the reference program", |disk| foreign_ended(disk, "done"), HALF, 0),
-        Scene::read("a run that the user stopped", |disk| ended(disk, Outcome::Stopped), HALF, 1),
+        Scene::read("a run that the user stopped", |disk| ended(disk, Outcome::InterruptedByUser), HALF, 1),
         Scene::read("a stopped run of the reference program", |disk| foreign_ended(disk, "cancel"), HALF, 1),
         Scene::read("a failed run of the reference program", |disk| foreign_ended(disk, "apperror"), HALF, 1),
         Scene::read("events behind a marker", grown, &["To the", "hm", "sea."], 1),

@@ -13,7 +13,7 @@ use std::borrow::Cow;
 use calls::Calls;
 
 use crate::model::fold::ATTEMPT_EVENT;
-use crate::model::{Fields, RunId, TerminalState, TextBuffer, is_truthy, python_text, quote, text_of, trim};
+use crate::model::{Fields, RunEnd, RunId, TextBuffer, is_truthy, python_text, quote, text_of, trim};
 
 /// What an answer says that stopped without a word about why.
 const NO_END: &str = "the answer was interrupted";
@@ -228,11 +228,11 @@ enum Ending {
 impl Ending {
     fn of(name: &str, payload: &str) -> Option<Self> {
         let is_failure = matches!(name, "apperror" | "error");
-        Some(match TerminalState::of(name, payload)? {
-            TerminalState::InterruptedByUser => Ending::Abort,
+        Some(match RunEnd::of(name, payload)? {
+            RunEnd::InterruptedByUser => Ending::Abort,
             _ if is_failure => Ending::Error(message_of(payload)),
             // The packages say this of an agent that was not allowed another step.
-            TerminalState::ToolLimitReached => Ending::Finish("tool-calls"),
+            RunEnd::ToolLimitReached => Ending::Finish("tool-calls"),
             _ => Ending::Finish(finish_reason(payload)),
         })
     }
