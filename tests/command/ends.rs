@@ -17,7 +17,7 @@ fn exit(agent: &Agent, run: &lastword::RunId) -> Object {
 async fn exit_code_and_the_end_of_stderr_are_kept() {
     let agent = Agent::new("echo half; echo 'first trouble' >&2; echo 'the disk is on fire' >&2; exit 7");
     let (run, end) = agent.house.answer("hi").await;
-    let Some(RunFailure { kind, message }) = end.failure else { panic!(\"it did not fail\") };
+    let Some(RunFailure { kind, message }) = end.failure else { panic!("it did not fail") };
     assert_eq!(kind, "command_failed");
     assert!(message.contains("exit code 7") && message.contains("the disk is on fire"), "{message}");
     let (exit, last) = (exit(&agent, &run), agent.house.last_words(&run));
@@ -61,7 +61,7 @@ async fn a_command_that_is_not_there_is_named_and_not_asked_again() {
         ..CommandRunner::default()
     });
     let (run, end) = agent.house.answer("hi").await;
-    let Some(RunFailure { kind, message }) = end.failure else { panic!(\"it did not fail\") };
+    let Some(RunFailure { kind, message }) = end.failure else { panic!("it did not fail") };
     assert_eq!(kind, "command_not_found");
     assert!(message.contains("no-such-agent-anywhere") && message.contains("configuration"), "{message}");
     assert_eq!(agent.house.names(&run), ["attempt", "exit", "apperror"]);
@@ -107,7 +107,7 @@ async fn a_command_says_itself_how_its_answer_ends() {
            echo 'behind the end nothing counts'; exit 4"#,
     );
     let (run, end) = agent.house.answer("hi").await;
-    let Some(RunFailure { kind, message }) = end.failure else { panic!(\"it did not fail\") };
+    let Some(RunFailure { kind, message }) = end.failure else { panic!("it did not fail") };
     assert_eq!((kind.as_str(), message.as_str(), agent.starts()), ("quota", "Come back tomorrow.", 1));
     let last = agent.house.last_words(&run);
     assert_eq!((last.text("plan").unwrap().as_ref(), last.get("exit_code")), ("free", Some("4")));

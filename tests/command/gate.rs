@@ -2,9 +2,9 @@
 
 use std::fs;
 
-use lastword::run::{RunFailure};
 use crate::agent::{Agent, until};
 use crate::house::pause;
+use lastword::run::RunFailure;
 
 #[tokio::test]
 async fn a_command_whose_group_cannot_be_noted_does_not_go_to_work() {

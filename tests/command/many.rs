@@ -5,7 +5,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use lastword::run::{BudgetSettings};
+use lastword::run::BudgetSettings;
 use lastword::{NewSession, UserTurn};
 
 use crate::agent::Agent;

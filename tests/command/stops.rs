@@ -1,6 +1,6 @@
 //! Stopping and stalling: a command ends with its whole group, first asked and then not, and the partial stays.
 
-use lastword::run::{BudgetSettings};
+use lastword::run::BudgetSettings;
 
 use crate::agent::{Agent, is_alive, until};
 use crate::house::{rows, seconds_since};

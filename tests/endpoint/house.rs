@@ -4,9 +4,10 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use lastword::RunEnd;
 use lastword::RunId;
 use lastword::model::Object;
-use lastword::run::{BudgetSettings, OpenAiRunner, Retries, RunFailure};
+use lastword::run::{BudgetSettings, OpenAiRunner, Retries, RunFailure, RunReport};
 
 use crate::base;
 pub(crate) use crate::base::{pause, until};
@@ -108,11 +109,11 @@ impl House {
         assert_eq!(self.rows(), rows.collect::<Vec<_>>());
         assert_eq!(self.server.seen().len(), expected.requests, "requests");
         let last = events.last().expect("there are events").name.as_str();
-        let is_told = match &answered.end {
-            RunEnd::Completed => last == "done",
-            RunEnd::Stopped => last == "cancel",
-            RunEnd::Failed { kind, .. } => last == "apperror" && text(&self.told(run, last)[0], "type") == *kind,
-            RunEnd::Unwritten(_) => false,
+        let is_told = match (&answered.end.end, &answered.end.failure) {
+            (Err(_), _) => false,
+            (Ok(_), Some(failure)) => last == "apperror" && text(&self.told(run, last)[0], "type") == failure.kind,
+            (Ok(RunEnd::InterruptedByUser), None) => last == "cancel",
+            (Ok(_), None) => last == "done",
         };
         assert!(is_told, "{answered:?}");
     }

@@ -1,6 +1,5 @@
 //! Whoever stops an answer also hangs up: the server does not go on for nobody.
 
-
 use crate::house::{Answered, House, Outcome, in_time, until};
 use crate::server::{Reply, Step};
 use crate::words::{HEAD, PING, send, word};

@@ -1,6 +1,6 @@
 //! What is asked, and everything that an answer can hold: text, thoughts, tool calls, usage; in order, exactly.
 
-use lastword::run::{ApiKey};
+use lastword::run::ApiKey;
 use serde_json::json;
 
 use crate::house::{House, Outcome, PATIENT, text};

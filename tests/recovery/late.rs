@@ -103,13 +103,10 @@ fn a_late_finisher_replaces_its_own_marker_and_nothing_else() {
 
 #[test]
 fn a_late_stop_and_a_late_failure_say_so_in_the_marker_of_their_run() {
-    for (outcome, word) in [
-        (Outcome::InterruptedByUser, "stopped"),
-        (Outcome::Failed { kind: "quota".to_owned(), message: "The quota is used up.".to_owned() }, "quota"),
-    ] {
+    for (end, word) in [(Event::cancel(), "stopped"), (Event::error("quota", "The quota is used up."), "quota")] {
         let scene = Scene::new();
         let (store, late) = given_up(&scene);
-        late.finish(outcome).unwrap();
+        late.append(end).unwrap();
         let session = store.get_session(&id()).unwrap();
         let marker = &markers(&session)[0];
         assert_eq!(markers(&session).len(), 1);

@@ -19,7 +19,7 @@ async fn a_backend_that_never_says_anything_is_cut_off_after_45_seconds_and_the_
     let begin = tokio::time::Instant::now();
     let (run, end) = house.answer("hi").await;
     assert!((45.0..60.0).contains(&seconds_since(begin)), "{} s", seconds_since(begin));
-    let Some(RunFailure { kind, message }) = end.failure else { panic!(\"it did not fail\") };
+    let Some(RunFailure { kind, message }) = end.failure else { panic!("it did not fail") };
     assert_eq!(kind, "timeout");
     assert!(message.contains("TTFB"), "{message}");
     let words = house.last_words(&run);

@@ -51,7 +51,7 @@ fn a_failed_run_keeps_its_partial_answer_and_the_producers_words() {
     let fixture = fixture();
     let run = fixture.begin("x");
     run.append(Event::token("half")).unwrap();
-    run.finish(Outcome::Failed { kind: "rate_limit".into(), message: "Too many requests.".into() }).unwrap();
+    run.fail("rate_limit", "Too many requests.").unwrap();
     let marker = fixture.store.get_session(&fixture.id).unwrap().message(2).unwrap();
     assert_eq!(
         (marker.content().as_ref(), marker.fields().text("type").unwrap().as_ref()),
