@@ -6,8 +6,8 @@ use std::sync::Arc;
 use lastword::clock::{ManualClock, Timestamp};
 use lastword::storage::sim::SimDisk;
 use lastword::storage::{
-    Access, Birth, CommitOptions, Durability, Expected, FileStorage, FilesOptions, Mode, OsDisk, Put, PutOutcome, Seal,
-    SharedDisk, Storage, StorageError,
+    Access, Birth, CommitOptions, Continuation, Durability, Expected, FileStorage, FilesOptions, Mode, OsDisk, Put,
+    PutOutcome, Seal, SharedDisk, Storage, StorageError,
 };
 use lastword::{Revision, RunId, SessionId};
 
@@ -280,8 +280,206 @@ fn one_writes_and_any_number_read() {
         assert!(matches!(refused, Err(StorageError::ReadOnly)));
         assert!(reader.create_journal(&session("a"), &run("r"), &Birth::default()).is_err());
         assert!(reader.delete_session(&session("a")).is_err());
+        assert!(matches!(reader.next_order(), Err(StorageError::ReadOnly)));
+        let noted = Continuation { after_seq: 1, order: 1 };
+        assert!(matches!(reader.note_continuation(&session("a"), &run("r"), noted), Err(StorageError::ReadOnly)));
+        assert!(matches!(reader.note_renewal(&session("a"), &run("r"), 1.0), Err(StorageError::ReadOnly)));
+        assert!(matches!(reader.forget_renewal(&session("a"), &run("r")), Err(StorageError::ReadOnly)));
         drop(writer);
         backend.writer();
+    }
+}
+
+#[test]
+fn numbers_rise_across_openings() {
+    for backend in backends() {
+        let mut last = 0;
+        for _ in 0..3 {
+            let storage = backend.writer();
+            for _ in 0..2_000 {
+                let next = storage.next_order().unwrap();
+                assert!(last < next, "{}: {next} after {last}", backend.name);
+                last = next;
+            }
+        }
+        assert!(last < 10_000, "{}: a closed store leaves a gap of less than one range", backend.name);
+    }
+}
+
+#[test]
+fn no_number_is_given_to_two_threads() {
+    for backend in backends() {
+        let storage = backend.writer();
+        let mut given: Vec<u64> = std::thread::scope(|scope| {
+            let take = || (0..500).map(|_| storage.next_order().unwrap()).collect::<Vec<u64>>();
+            let takers: Vec<_> = (0..8).map(|_| scope.spawn(take)).collect();
+            takers.into_iter().flat_map(|taker| taker.join().unwrap()).collect()
+        });
+        given.sort_unstable();
+        assert_eq!(given, (1..=4_000).collect::<Vec<u64>>(), "{}", backend.name);
+    }
+}
+
+/// The file that holds the reservation is lost or damaged: the records of the runs say how far numbers were given.
+#[test]
+fn numbers_do_not_repeat_if_the_reservation_is_lost() {
+    type Damage = fn(&Backend, &Path);
+    let damages: [(&str, Damage); 3] = [
+        ("removed", |backend, path| backend.disk.remove_file(path).unwrap()),
+        ("emptied", |backend, path| overwrite(backend, path, b"")),
+        ("lowered by hand", |backend, path| overwrite(backend, path, b"{\"reserved_until\":1,\"crc\":\"00000000\"}\n")),
+    ];
+    for (what, damage) in damages {
+        for backend in backends() {
+            let path = backend.root.join("_run_order");
+            let storage = backend.writer();
+            let order = Some((0..3_000).map(|_| storage.next_order().unwrap()).last().unwrap());
+            let birth = Birth { order, ..Birth::default() };
+            storage.create_journal(&session("a"), &run("r"), &birth).unwrap();
+            let noted = Continuation { after_seq: 0, order: storage.next_order().unwrap() };
+            storage.note_continuation(&session("a"), &run("r"), noted).unwrap();
+            drop(storage);
+            damage(&backend, &path);
+            let storage = backend.writer();
+            assert_eq!(storage.next_order().unwrap(), noted.order + 1, "{}: {what}", backend.name);
+            drop(storage);
+            let next = backend.writer().next_order().unwrap();
+            assert_eq!(next, noted.order + 1 + 1024, "{}: {what}: and it is whole again", backend.name);
+        }
+    }
+}
+
+/// A run that cannot be looked at may have any number that was given: more are left out than there can be.
+#[test]
+fn numbers_do_not_repeat_if_a_record_is_damaged_as_well() {
+    for backend in backends() {
+        let storage = backend.writer();
+        let order = storage.next_order().unwrap();
+        storage.create_journal(&session("a"), &run("r"), &Birth { order: Some(order), ..Birth::default() }).unwrap();
+        drop(storage);
+        overwrite(&backend, &backend.root.join("_run_journal/a/_r.run"), b"garbage");
+        backend.disk.remove_file(&backend.root.join("_run_order")).unwrap();
+        assert!(backend.writer().next_order().unwrap() > 1 << 32, "{}", backend.name);
+    }
+}
+
+#[test]
+fn a_birth_tells_the_places_of_a_run() {
+    for backend in backends() {
+        let storage = backend.writer();
+        let (a, r) = (session("a"), run("r"));
+        let order = storage.next_order().unwrap();
+        storage.create_journal(&a, &r, &Birth { begun_at: 5.0, order: Some(order), ..Birth::default() }).unwrap();
+        let expected = Birth { begun_at: 5.0, order: Some(order), takes_appends: true, ..Birth::default() };
+        assert_eq!(storage.birth(&a, &r).unwrap(), Some(expected.clone()), "{}", backend.name);
+        let continued = [3, 7].map(|after_seq| Continuation { after_seq, order: storage.next_order().unwrap() });
+        for noted in continued {
+            storage.note_continuation(&a, &r, noted).unwrap();
+        }
+        // Nothing is noted of a run that is not there.
+        storage.note_continuation(&a, &run("other"), continued[0]).unwrap();
+        storage.note_continuation(&session("b"), &r, continued[0]).unwrap();
+        assert_eq!(storage.birth(&a, &run("other")).unwrap(), None);
+        drop(storage);
+        let storage = backend.writer();
+        let expected = Birth { continued: continued.to_vec(), ..expected };
+        assert_eq!(storage.birth(&a, &r).unwrap(), Some(expected), "{}", backend.name);
+        storage.open_journal(&a, &r).unwrap();
+        storage.remove_journal(&a, &r).unwrap();
+        assert!(!storage.birth(&a, &r).unwrap().unwrap().takes_appends, "{}: it was removed", backend.name);
+    }
+}
+
+/// A run that another program began has no place, and one that was taken over can go on at a later one.
+#[test]
+fn a_run_of_another_program_gets_a_place_when_it_goes_on() {
+    for backend in backends() {
+        let storage = backend.writer();
+        storage.create_journal(&session("a"), &run("ours"), &Birth::default()).unwrap();
+        let path = backend.root.join("_run_journal/a/theirs.jsonl");
+        backend.disk.open(&path, Access::CreateNew).unwrap().write_at(b"{\"seq\":1}\n", 0).unwrap();
+        let noted = Continuation { after_seq: 1, order: storage.next_order().unwrap() };
+        storage.note_continuation(&session("a"), &run("theirs"), noted).unwrap();
+        assert_eq!(storage.birth(&session("a"), &run("theirs")).unwrap(), None, "{}", backend.name);
+        storage.open_journal(&session("a"), &run("theirs")).unwrap();
+        storage.note_continuation(&session("a"), &run("theirs"), noted).unwrap();
+        let birth = storage.birth(&session("a"), &run("theirs")).unwrap().unwrap();
+        assert_eq!((birth.order, birth.continued), (None, vec![noted]), "{}", backend.name);
+    }
+}
+
+#[test]
+fn a_renewed_lease_outlives_the_process_until_it_is_forgotten() {
+    for backend in backends() {
+        let (a, r) = (session("a"), run("_odd.lease"));
+        let leased = Birth { lease_seconds: Some(30.0), ..Birth::default() };
+        let storage = backend.writer();
+        let renewed_at = |storage: &Arc<dyn Storage>| storage.birth(&a, &r).unwrap().unwrap().renewed_at;
+        storage.create_journal(&a, &r, &leased).unwrap();
+        assert_eq!(renewed_at(&storage), None);
+        for at in [10.0, 1_800_000_000.25, 20.5] {
+            storage.note_renewal(&a, &r, at).unwrap();
+            assert_eq!(renewed_at(&storage), Some(at), "{}", backend.name);
+        }
+        assert_eq!(storage.journals(&a).unwrap(), [r.clone()], "{}: a note is not a journal", backend.name);
+        drop(storage);
+        let storage = backend.writer();
+        assert_eq!(renewed_at(&storage), Some(20.5), "{}", backend.name);
+        assert_eq!(renewed_at(&backend.open(Mode::ReadOnly).unwrap()), Some(20.5), "{}", backend.name);
+        storage.forget_renewal(&a, &r).unwrap();
+        storage.forget_renewal(&a, &r).unwrap();
+        assert_eq!(renewed_at(&storage), None, "{}", backend.name);
+    }
+}
+
+#[test]
+fn a_garbled_lease_note_is_none_and_the_next_one_counts() {
+    for backend in backends() {
+        let (a, r) = (session("a"), run("r"));
+        let storage = backend.writer();
+        storage.create_journal(&a, &r, &Birth { lease_seconds: Some(30.0), ..Birth::default() }).unwrap();
+        let path = backend.root.join("_run_journal/a/_r.lease");
+        let renewed_at = || storage.birth(&a, &r).unwrap().unwrap().renewed_at;
+        storage.note_renewal(&a, &r, 10.0).unwrap();
+        for garbage in [
+            &b""[..],
+            b"{\"renewed_at\":",
+            b"{\"renewed_at\":1800000000.250000,\"crc\":\"00000000\"}\n",
+            &[0; 50],
+            &[b'x'; 80],
+        ] {
+            overwrite(&backend, &path, garbage);
+            assert_eq!(renewed_at(), None, "{}", backend.name);
+            storage.note_renewal(&a, &r, 11.0).unwrap();
+            assert_eq!(renewed_at(), Some(11.0), "{}: over {garbage:?}", backend.name);
+        }
+    }
+}
+
+#[test]
+fn no_lease_note_stays_beside_journals_that_are_gone() {
+    for backend in backends() {
+        let leased = Birth { lease_seconds: Some(30.0), ..Birth::default() };
+        let storage = backend.writer();
+        let names = |id: &str| {
+            let folder = backend.root.join("_run_journal").join(id);
+            let entries = backend.disk.read_dir(&folder).unwrap_or_default();
+            entries.into_iter().map(|entry| entry.name).collect::<Vec<String>>()
+        };
+        let leases = |id: &str| names(id).iter().filter(|name| name.ends_with(".lease")).count();
+        for id in ["a", "b", "c"] {
+            storage.create_journal(&session(id), &run("r"), &leased).unwrap();
+            storage.note_renewal(&session(id), &run("r"), 1.0).unwrap();
+            assert_eq!(leases(id), 1, "{}", backend.name);
+        }
+        storage.discard_journal(&session("a"), &run("r")).unwrap();
+        storage.remove_journal(&session("b"), &run("r")).unwrap();
+        storage.delete_session(&session("c")).unwrap();
+        for id in ["a", "b", "c", "d"] {
+            // Nor does a late renewal leave one.
+            storage.note_renewal(&session(id), &run("r"), 2.0).unwrap();
+            assert_eq!(leases(id), 0, "{}: {id}: {:?}", backend.name, names(id));
+        }
     }
 }
 

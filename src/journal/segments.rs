@@ -109,3 +109,6 @@ fn first_event_at(storage: &Arc<dyn Storage>, session: &SessionId, run: &RunId) 
     }
     Ok(f64::MAX)
 }
+
+#[cfg(test)]
+mod tests;

@@ -285,9 +285,16 @@ mod tests {
         {
             assert!(Layout::is_temp(name), "{name}");
         }
-        for name in
-            ["_tmp-x.run", "_tmp-x.jsonl", "a.tmp.b.jsonl", "_a.tmp.b.run", "tmp.json", "_tmp-x.jsonl-5-00000000"]
-        {
+        for name in [
+            "_tmp-x.run",
+            "_tmp-x.jsonl",
+            "_tmp-x.lease",
+            "a.tmp.b.jsonl",
+            "_a.tmp.b.run",
+            "_a.tmp.b.lease",
+            "tmp.json",
+            "_tmp-x.jsonl-5-00000000",
+        ] {
             assert!(!Layout::is_temp(name), "{name}");
         }
     }
@@ -303,8 +310,10 @@ mod tests {
         for ours in [
             "a.json",
             "_lock",
+            "_run_order",
             "_run_journal/a/r.jsonl",
             "_run_journal/a/_r.run",
+            "_run_journal/a/_r.lease",
             "_commit_log/segment-0001",
             "_tombstones/a.json",
             "_kept/a/anything",
@@ -335,5 +344,26 @@ mod tests {
         let odd = RunId::parse("_a.run").unwrap();
         assert_eq!(layout.journal(&session, &odd).file_name().unwrap(), "_a.run.jsonl");
         assert_eq!(Layout::run_of_record("__a.run.run"), Some(odd));
+    }
+
+    #[test]
+    fn no_two_files_of_any_runs_have_the_same_name() {
+        let (layout, session) = (Layout::new(Path::new("d")), SessionId::parse("s").unwrap());
+        let mut seen = std::collections::HashSet::new();
+        for id in ["a", "_a", "a.run", "_a.run", "a.lease", "_a.lease", "_a.jsonl", "_a.lease.run", "_a.run.lease"] {
+            let run = RunId::parse(id).unwrap();
+            let names =
+                [layout.journal(&session, &run), layout.run_record(&session, &run), layout.lease_note(&session, &run)]
+                    .map(|path| path.file_name().unwrap().to_string_lossy().into_owned());
+            let read =
+                |name: &str| [Layout::run_of(name), Layout::run_of_record(name), Layout::run_of_lease_note(name)];
+            assert_eq!(read(&names[0]), [Some(run.clone()), None, None]);
+            assert_eq!(read(&names[1]), [None, Some(run.clone()), None]);
+            assert_eq!(read(&names[2]), [None, None, Some(run.clone())]);
+            for name in names {
+                assert!(!Layout::is_temp(&name), "{name}");
+                assert!(seen.insert(name.clone()), "{name}");
+            }
+        }
     }
 }

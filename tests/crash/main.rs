@@ -17,6 +17,7 @@ mod ledger;
 mod logged;
 mod machine;
 mod objects;
+mod order;
 mod recovery;
 mod replay;
 mod resources;

@@ -181,3 +181,76 @@ impl OrderSearch<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_flipped_bit_of_a_reservation_is_believed() {
+        let bytes = Reservation { reserved_until: 2048 }.to_bytes();
+        assert_eq!(String::from_utf8_lossy(&bytes), "{\"reserved_until\":2048,\"crc\":\"04ae1cd9\"}\n");
+        assert_eq!(Reservation::parse(&bytes).map(|found| found.reserved_until), Some(2048));
+        for bit in 0..(bytes.len() - 1) * 8 {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(Reservation::parse(&flipped).is_none(), "bit {bit}");
+        }
+        for len in 0..bytes.len() - 1 {
+            assert!(Reservation::parse(&bytes[..len]).is_none(), "{len} bytes");
+        }
+    }
+
+    fn record(order: Option<u64>, continued: &[(u64, u64)]) -> RunRecord {
+        let continued = continued.iter().map(|&(after_seq, order)| Continuation { after_seq, order }).collect();
+        RunRecord {
+            version: 1,
+            boot_id: "b".to_owned(),
+            begun_at: 1.0,
+            lease_seconds: None,
+            last_seq_floor: 0,
+            removed_at: None,
+            is_foreign: false,
+            is_closed: false,
+            foreign_until: Some(0),
+            order,
+            continued,
+        }
+    }
+
+    #[test]
+    fn continuations_rise_and_an_empty_one_is_replaced() {
+        let check = |before: &[(u64, u64)], noted: (u64, u64), expected: Option<&[(u64, u64)]>| {
+            let noted = Continuation { after_seq: noted.0, order: noted.1 };
+            let found = record(Some(2), before).continued_by(noted);
+            assert_eq!(found, expected.map(|expected| record(Some(2), expected)), "{before:?} and {noted:?}");
+        };
+        check(&[], (4, 3), Some(&[(4, 3)]));
+        check(&[(4, 3)], (6, 9), Some(&[(4, 3), (6, 9)]));
+        check(&[(4, 3)], (4, 9), Some(&[(4, 9)]));
+        check(&[(4, 3)], (3, 9), None);
+        check(&[(4, 3)], (6, 3), None);
+        check(&[(4, 3)], (4, 3), None);
+        check(&[], (4, 2), None);
+    }
+
+    #[test]
+    fn a_record_holds_a_bounded_number_of_continuations() {
+        let mut full = record(None, &[]);
+        for at in 1..=CONTINUATIONS_MAX as u64 {
+            full = full.continued_by(Continuation { after_seq: at, order: at }).expect("there is room");
+        }
+        let last = CONTINUATIONS_MAX as u64;
+        assert!(full.to_bytes().len() < RECORD_BYTES_MAX as usize / 8);
+        assert_eq!(full.clone().continued_by(Continuation { after_seq: last + 1, order: last + 1 }), None);
+        let replaced = full.continued_by(Continuation { after_seq: last, order: last + 1 });
+        assert_eq!(replaced.expect("the last one is empty").continued.len(), CONTINUATIONS_MAX);
+    }
+
+    #[test]
+    fn foreign_and_removed_runs_have_no_continuations() {
+        let noted = Continuation { after_seq: 1, order: 9 };
+        assert_eq!(RunRecord { is_foreign: true, ..record(None, &[]) }.continued_by(noted), None);
+        assert_eq!(RunRecord { removed_at: Some(1.0), ..record(None, &[]) }.continued_by(noted), None);
+    }
+}

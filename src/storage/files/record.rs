@@ -168,7 +168,9 @@ mod tests {
 
     #[test]
     fn what_was_written_is_read_and_no_flipped_bit_is_believed() {
-        for record in [record(), RunRecord { foreign_until: Some(0), is_closed: true, ..record() }] {
+        let continued = vec![Continuation { after_seq: 3, order: 9 }];
+        let numbered = RunRecord { order: Some(7), continued, ..record() };
+        for record in [record(), RunRecord { foreign_until: Some(0), is_closed: true, ..record() }, numbered] {
             let bytes = record.to_bytes();
             assert_eq!(RunRecord::parse(&bytes), Ok(record));
             for bit in 0..(bytes.len() - 1) * 8 {
@@ -177,6 +179,14 @@ mod tests {
                 assert!(RunRecord::parse(&flipped).is_err(), "bit {bit}: {}", String::from_utf8_lossy(&flipped));
             }
         }
+    }
+
+    #[test]
+    fn a_record_without_numbers_is_written_as_before() {
+        let bytes = RunRecord { foreign_until: Some(0), ..record() }.to_bytes();
+        let text = String::from_utf8(bytes).unwrap();
+        assert!(text.contains(r#""removed_at":9.0,"foreign_until":0,"crc":"#), "{text}");
+        assert_eq!((record().order, record().continued), (None, Vec::new()));
     }
 
     #[test]
