@@ -2,8 +2,10 @@
 
 use std::fs;
 use std::io::Write;
+use std::sync::Arc;
 
 use lastword::doctor::{self, Code, DoctorError};
+use lastword::storage::{FileStorage, FilesOptions, Mode, OsDisk, Storage};
 use lastword::{Event, NewSession, Run, StorageError, Store, UserTurn};
 
 use crate::data::{BEGAN, Data, JOURNAL, allow, rid, sid};
@@ -106,4 +108,31 @@ fn a_turn_whose_producer_counts_as_alive_is_left_alone() {
     data.set_clock(BEGAN + 601);
     let codes: Vec<Code> = data.findings().iter().map(|finding| finding.code).collect();
     assert_eq!(codes, [Code::UnsealedDeadRun, Code::PendingTurn]);
+}
+
+#[test]
+fn a_lease_that_was_renewed_without_an_event_counts_and_its_note_is_no_finding() {
+    let data = Data::new();
+    {
+        let store = data.store();
+        store.create(NewSession::titled("live").with_id(sid("live"))).unwrap();
+        // The id makes the note's name look like that of a temp file.
+        let turn = UserTurn { lease_seconds: Some(600.0), ..UserTurn::text("where to").with_run(rid("tmp-l.tmp.1")) };
+        store.begin_run(&sid("live"), turn).unwrap().append(Event::token("to ")).unwrap();
+    }
+    let files = FilesOptions { allow_network_fs: true, ..FilesOptions::in_mode(Mode::Write) };
+    let files = FileStorage::open(Arc::new(OsDisk), &data.root, files).unwrap();
+    files.note_renewal(&sid("live"), &rid("tmp-l.tmp.1"), (BEGAN + 500) as f64).unwrap();
+    files.next_order().unwrap();
+    drop(files);
+    data.set_clock(BEGAN + 1_099);
+    assert_eq!(data.findings(), []);
+    data.set_clock(BEGAN + 1_101);
+    let codes: Vec<Code> = data.findings().iter().map(|finding| finding.code).collect();
+    assert_eq!(codes, [Code::UnsealedDeadRun, Code::PendingTurn]);
+    for garbled in ["_run_order", "_run_journal/live/_tmp-l.tmp.1.lease"] {
+        data.put(garbled, b"garbage");
+    }
+    data.set_clock(BEGAN + 599);
+    assert_eq!(data.findings(), [], "a garbled one is none, and no damage");
 }

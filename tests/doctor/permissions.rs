@@ -16,7 +16,19 @@ fn mode(path: &Path) -> u32 {
 #[test]
 fn a_repair_changes_the_permissions_of_our_own_files_alone() {
     let data = Data::healthy();
-    let ours = ["talk.json", JOURNAL, "_run_journal", "_run_journal/talk", "_lastword.json", "_sessions.index"];
+    let lease_note = "_run_journal/talk/_run-1.lease";
+    data.put("_run_order", b"x");
+    data.put(lease_note, b"x");
+    let ours = [
+        "talk.json",
+        JOURNAL,
+        lease_note,
+        "_run_journal",
+        "_run_journal/talk",
+        "_lastword.json",
+        "_sessions.index",
+        "_run_order",
+    ];
     let theirs = ["notes.txt", "talk.json.bak", "_run_journal/talk/notes.txt", "_run_journal/README", "tool.sh"];
     theirs.iter().for_each(|name| data.put(name, b"x"));
     for name in ours {
