@@ -39,8 +39,8 @@ struct Placed {
     order: u64,
 }
 
-/// All segments of a session in the order of its stream, a run's own in the order of their events. Costs a look at each
-/// run, however long it is.
+/// All segments of a session in the order of its stream, a run's own in the order of their events. Costs one read of each
+/// run's record, and of the first event of runs without one.
 pub fn segments(storage: &Arc<dyn Storage>, session: &SessionId) -> Result<Vec<Segment>, StorageError> {
     segments_by(storage, session, UnnumberedBy::Beginning)
 }

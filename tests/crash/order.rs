@@ -13,7 +13,7 @@ use crate::ledger::run_id;
 use crate::logged::layout;
 use crate::machine::{DATA, End, Machine, Memory, NOW, SMALL_PAGES, USUAL, id};
 
-/// How many numbers one write reserves: so many calls are made that it takes two.
+/// How many numbers one write reserves. The workload takes one more, so that it reserves twice.
 const RANGE: u64 = 1024;
 
 fn storage(machine: &Machine, disk: &SimDisk) -> Result<FileStorage, StorageError> {

@@ -111,7 +111,7 @@ fn a_turn_whose_producer_counts_as_alive_is_left_alone() {
 }
 
 #[test]
-fn a_lease_that_was_renewed_without_an_event_counts_and_its_note_is_no_finding() {
+fn a_lease_that_was_renewed_without_an_event_counts_and_its_note_is_not_a_finding() {
     let data = Data::new();
     {
         let store = data.store();
@@ -134,5 +134,5 @@ fn a_lease_that_was_renewed_without_an_event_counts_and_its_note_is_no_finding()
         data.put(garbled, b"garbage");
     }
     data.set_clock(BEGAN + 599);
-    assert_eq!(data.findings(), [], "a garbled one is none, and no damage");
+    assert_eq!(data.findings(), [], "a garbled one counts as none and is not damage");
 }

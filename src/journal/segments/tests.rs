@@ -56,7 +56,7 @@ impl Machine {
         self.storage.create_journal(&sid(), &rid(run), &birth).unwrap();
     }
 
-    /// Appends so many events.
+    /// Appends `count` events.
     fn append(&self, run: &str, count: u64) {
         let mut opened = self.storage.open_journal(&sid(), &rid(run)).unwrap();
         let lines = lines_of(run, opened.tail.last_seq, count, self.now);
@@ -219,8 +219,10 @@ fn a_gap_between_two_segments_is_reported() {
 /// Whatever a record says, each event is in exactly one segment, and a run's segments are in the order of its events.
 #[test]
 fn continuations_that_contradict_each_other_lose_and_repeat_no_event() {
+    /// Pairs of `after_seq` and `order`, and the segments that they make.
+    type Case = (&'static [(u64, u64)], &'static [&'static str]);
     let of = |pairs: &[(u64, u64)]| pairs.iter().map(|&(after_seq, order)| Continuation { after_seq, order }).collect();
-    let cases: [(&[(u64, u64)], &[&str]); 5] = [
+    let cases: [Case; 5] = [
         (&[(3, 5), (7, 9)], &["r:0-3", "r:3-7", "r:7-"]),
         (&[(3, 5), (2, 9)], &["r:0-3", "r:3-"]),
         (&[(3, 5), (7, 5)], &["r:0-3", "r:3-"]),

@@ -91,7 +91,7 @@ impl FileStorage {
         Ok(Reservation::parse(&bytes))
     }
 
-    /// The highest number in any run's record. A directory without journals costs one look.
+    /// The highest number in any run's record. In a directory without journals that is one failed listing.
     fn highest_recorded(&self) -> Result<u64, StorageError> {
         let mut search = OrderSearch { storage: self, highest: 0, has_read_all: true };
         search.visit_sessions()?;
@@ -152,8 +152,8 @@ impl OrderSearch<'_> {
         let (disk, layout) = (&self.storage.disk, &self.storage.layout);
         let folder = layout.journals();
         let names = self.read_or_pass(optional(disk.read_dir(&folder)).attempt("list", &folder))?;
-        let is_folder = |entry: &DirEntry| entry.is_dir || entry.is_link;
-        for entry in names.unwrap_or_default().into_iter().filter(is_folder) {
+        let is_directory = |entry: &DirEntry| entry.is_dir || entry.is_link;
+        for entry in names.unwrap_or_default().into_iter().filter(is_directory) {
             if let Ok(session) = SessionId::parse(&entry.name) {
                 self.visit_records(&session)?;
             }
