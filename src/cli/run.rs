@@ -39,10 +39,11 @@ pub(super) struct Args {
     /// The file that configures runners; `_lastword.toml` in the data directory if none is given.
     #[arg(long, env = "LASTWORD_CONFIG", value_name = "FILE")]
     pub(super) config: Option<PathBuf>,
-    /// How long to wait for the first event; 0 waits for ever.
+    /// How long to wait for the first event; 0 leaves that to the idle timeout.
     #[arg(long, value_name = "SECONDS")]
     pub(super) ttfb_timeout_seconds: Option<f64>,
-    /// How long a silence in the middle of an answer may last; 0 lets it last for ever.
+    /// How long a silence in the middle of an answer may last; 0 lets it last for ever. Counts from the start if the first
+    /// event has no timeout.
     #[arg(long, value_name = "SECONDS")]
     pub(super) idle_timeout_seconds: Option<f64>,
     /// The pause between two words of the built-in demo.

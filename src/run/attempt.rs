@@ -79,10 +79,11 @@ impl<'a> Attempt<'a> {
             if let Some(end) = self.last_words.take() {
                 return Ok(AttemptEnd::Finished(Finish { events: vec![end] }));
             }
-            let look_again = match judge(&self.pulse.silence(self.clock.now()), &self.budgets) {
+            let silence = self.pulse.silence(self.clock.now());
+            let look_again = match judge(&silence, &self.budgets) {
                 Verdict::Fine(look_again) => look_again,
                 Verdict::Stalled(stall, budget) if self.said.is_empty() => {
-                    return Ok(AttemptEnd::Failed(stall_failure(stall, budget)));
+                    return Ok(AttemptEnd::Failed(stall_failure(stall, budget, silence.events_seen > 0)));
                 }
                 Verdict::Stalled(..) => Some(Duration::ZERO),
             };

@@ -87,14 +87,17 @@ pub(super) fn agent_is_new(runner: &str) -> Event {
     event(AGENT_SESSION_EVENT, &Object::parse(&nameless.to_json()).unwrap_or_default())
 }
 
-/// Why a producer that stalled was cut off.
-pub(super) fn stall_failure(stall: Stall, budget: Duration) -> Failure {
+/// Why a producer that stalled was cut off. `has_begun`: at least one event came before the silence.
+pub(super) fn stall_failure(stall: Stall, budget: Duration, has_begun: bool) -> Failure {
     let seconds = budget.as_secs_f64();
     let (close_reason, message) = match stall {
         Stall::FirstEvent => (
             "ttfb_timeout",
             format!("The backend accepted the request and sent nothing within {seconds} s (TTFB timeout). {AGAIN}"),
         ),
+        Stall::Idle if !has_begun => {
+            ("idle_timeout", format!("The backend accepted the request and sent nothing for {seconds} s. {AGAIN}"))
+        }
         Stall::Idle => {
             ("idle_timeout", format!("The backend fell silent for {seconds} s in the middle of its answer. {KEPT}"))
         }
@@ -148,13 +151,23 @@ mod tests {
 
     #[test]
     fn a_stall_at_the_beginning_says_ttfb_and_has_a_reason_of_its_own() {
-        let failure = stall_failure(Stall::FirstEvent, Duration::from_secs(45));
+        let failure = stall_failure(Stall::FirstEvent, Duration::from_secs(45), false);
         assert!(failure.message.contains("TTFB") && failure.message.contains("45 s"), "{failure:?}");
         let event = run_fails(3, &failure);
         assert!(event.payload().contains(r#""close_reason":"ttfb_timeout","retryable":true"#), "{event:?}");
         assert_eq!(event.terminal_state(), Some(RunEnd::Errored));
-        let reasons = [Stall::Idle, Stall::Tool].map(|stall| stall_failure(stall, Duration::from_secs(1)).close_reason);
-        assert_eq!(reasons, ["idle_timeout", "tool_timeout"]);
+        let reason = |stall| stall_failure(stall, Duration::from_secs(1), true).close_reason;
+        assert_eq!([Stall::Idle, Stall::Tool].map(reason), ["idle_timeout", "tool_timeout"]);
+    }
+
+    #[test]
+    fn an_idle_stall_speaks_of_an_answer_only_if_there_was_one() {
+        let [before, within] =
+            [false, true].map(|has_begun| stall_failure(Stall::Idle, Duration::from_secs(9), has_begun));
+        assert_eq!((before.close_reason, within.close_reason), ("idle_timeout", "idle_timeout"));
+        assert!(before.message.contains("sent nothing for 9 s"), "{before:?}");
+        assert!(!before.message.contains("answer") && !before.message.contains("kept"), "{before:?}");
+        assert!(within.message.contains("9 s in the middle of its answer"), "{within:?}");
     }
 
     #[test]

@@ -24,7 +24,7 @@ const TOOL_SECONDS: f64 = 0.0;
 /// Budgets in seconds, as far as anybody set them; 0 switches one off.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct BudgetSettings {
-    /// Before the first event. 45 unless set.
+    /// Before the first event. 45 unless set. At 0 the idle budget counts from the start of the attempt.
     pub first_event_seconds: Option<f64>,
     /// Between two events. 300 unless set.
     pub idle_seconds: Option<f64>,

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-/// How long a producer may be silent. None means for ever.
+/// How long a producer may be silent. `None` switches a budget off.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Budgets {
-    /// Before its first event of any kind.
+    /// Before its first event of any kind. If this one is off, the idle budget counts from the start of the attempt.
     pub first_event: Option<Duration>,
     /// Between two events, once there was one, unless a tool is at work.
     pub idle: Option<Duration>,
@@ -29,7 +29,7 @@ pub struct Silence {
 pub enum Stall {
     /// It never said anything.
     FirstEvent,
-    /// It fell silent in the middle of its answer.
+    /// It fell silent in the middle of its answer, or never said anything and the first event has no budget of its own.
     Idle,
     /// Its tool never answered.
     Tool,
@@ -47,7 +47,7 @@ pub enum Verdict {
 /// Judges a silence.
 pub fn judge(silence: &Silence, budgets: &Budgets) -> Verdict {
     let (stall, budget) = match silence {
-        Silence { events_seen: 0, .. } => (Stall::FirstEvent, budgets.first_event),
+        Silence { events_seen: 0, .. } if budgets.first_event.is_some() => (Stall::FirstEvent, budgets.first_event),
         Silence { tools_pending: 0, .. } => (Stall::Idle, budgets.idle),
         _ => (Stall::Tool, budgets.tool),
     };
@@ -85,6 +85,17 @@ mod tests {
     }
 
     #[test]
+    fn without_a_first_event_budget_the_idle_budget_counts_from_the_start() {
+        let late = |seconds: u64, idle: Option<Duration>| {
+            let silence = Silence { lasted: Duration::from_secs(seconds), events_seen: 0, tools_pending: 0 };
+            judge(&silence, &Budgets { first_event: None, idle, tool: Some(SECOND) })
+        };
+        assert_eq!(late(299, BUDGETS.idle), Verdict::Fine(Some(SECOND)));
+        assert_eq!(late(300, BUDGETS.idle), Verdict::Stalled(Stall::Idle, Duration::from_secs(300)));
+        assert_eq!(late(1_000_000, None), Verdict::Fine(None), "only both at 0 wait for ever");
+    }
+
+    #[test]
     fn silence_while_a_tool_is_at_work_is_no_stall_unless_tools_have_a_budget() {
         assert_eq!(after(1e6, 1, 1), Verdict::Fine(None));
         let budgets = Budgets { tool: Some(SECOND), ..BUDGETS };
@@ -93,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_that_is_switched_off_is_never_overdrawn() {
+    fn budgets_that_are_all_switched_off_are_never_overdrawn() {
         let none = Budgets::default();
         for events_seen in [0, 1] {
             let silence = Silence { lasted: Duration::MAX, events_seen, tools_pending: 0 };

@@ -124,6 +124,42 @@ async fn a_budget_for_tools_is_kept_if_there_is_one() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn without_a_first_event_budget_the_idle_budget_counts_from_the_start() {
+    let house = House::with(settings(0.0, 60.0), once(), |_, _| std::future::pending());
+    let begin = tokio::time::Instant::now();
+    let (run, end) = house.answer("hi").await;
+    assert!((60.0..75.0).contains(&seconds_since(begin)), "{} s", seconds_since(begin));
+    let RunEnd::Failed { kind, message } = end else { panic!("{end:?}") };
+    assert_eq!(kind, "timeout");
+    assert!(message.contains("sent nothing for 60 s") && !message.contains("TTFB"), "{message}");
+    let words = house.last_words(&run);
+    assert_eq!(words.text("close_reason").unwrap(), "idle_timeout");
+    assert!(words.is_true("retryable"));
+    assert_eq!(house.rows(), rows(&[("user", "hi"), ("notice", "timeout")]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_first_event_budget_each_attempt_has_the_whole_idle_budget() {
+    let retries = lastword::run::Retries { attempts_max: 2, ..Default::default() };
+    let house = House::with(settings(0.0, 60.0), retries, |_, _| std::future::pending());
+    let begin = tokio::time::Instant::now();
+    let (run, _) = house.answer("hi").await;
+    assert!(seconds_since(begin) >= 120.0, "{} s", seconds_since(begin));
+    assert_eq!(house.names(&run), ["attempt", "attempt_end", "attempt", "apperror"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_first_event_budget_a_backend_that_comes_before_the_idle_budget_ends_answers() {
+    let house = House::with(settings(0.0, 60.0), once(), |_, outlet| async move {
+        pause(59.0).await;
+        outlet.say(token("x")).await?;
+        pause(59.0).await;
+        Ok(Finish::done())
+    });
+    assert!(matches!(house.answer("hi").await.1, RunEnd::Completed));
+}
+
+#[tokio::test(start_paused = true)]
 async fn zero_waits_for_ever() {
     let house = House::with(settings(0.0, 0.0), once(), |_, outlet| async move {
         pause(1e6).await;
