@@ -156,7 +156,6 @@ struct Looking {
     damaged_line: Option<(u64, u64)>,
     /// Damaged lines behind the last good one, each of which may have had a number.
     unknown: u64,
-    last_moment: Vec<u8>,
 }
 
 /// Looks through a journal.
@@ -269,12 +268,9 @@ impl Looking {
             Some(_) if event.ids == Ids::Foreign => look.foreign.add(line),
             Some(seq) => self.note_number(seq, event.offset, line),
         }
-        if let Some(moment) = event.created_at {
-            if self.look.first_at.is_none() {
-                self.look.first_at = event.created_at_seconds();
-            }
-            self.last_moment.clear();
-            self.last_moment.extend_from_slice(moment);
+        if let Some(moment) = event.created_at_seconds() {
+            self.look.first_at.get_or_insert(moment);
+            self.look.last_at = Some(moment);
         }
         (self.damaged_since, self.damaged_bytes_since) = (0, 0);
     }
@@ -309,7 +305,6 @@ impl Looking {
         }
         // A line that was never whole had no number.
         self.look.last_seq = self.look.highest + self.unknown.saturating_sub(u64::from(self.look.is_torn()));
-        self.look.last_at = std::str::from_utf8(&self.last_moment).ok().and_then(|moment| moment.parse().ok());
         self.look
     }
 }

@@ -10,8 +10,8 @@ use std::ops::Range;
 use serde::de::IgnoredAny;
 
 use crate::limits::SEQ_MAX;
-use crate::model::fold::{FoldEvent, seconds_of};
-use crate::model::{Fields, RunId, SessionId, Truth, is_truthy, python_text, text_of};
+use crate::model::fold::FoldEvent;
+use crate::model::{Fields, RunId, SessionId, Truth, is_truthy, python_text, seconds_of, text_of};
 
 use super::checksum::{CRC_BYTES, CRC_KEY, checksum_behind, checksum_of, looks_checked};
 use super::scan::{Damage, DamageKind};
@@ -88,7 +88,7 @@ impl<'a> EventRef<'a> {
         utf8(self.line)
     }
 
-    /// When it was written, in seconds.
+    /// When it was written, in seconds, if it has a usable time: a number above 0.
     pub fn created_at_seconds(&self) -> Option<f64> {
         self.created_at.and_then(seconds_of)
     }

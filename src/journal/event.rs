@@ -9,7 +9,7 @@ pub struct JournalEvent {
     pub seq: Option<u64>,
     /// Its name.
     pub name: String,
-    /// When it was written, in seconds.
+    /// When it was written, in seconds, if it has a usable time: a number above 0.
     pub created_at: Option<f64>,
     /// Whether it ends the run.
     pub is_terminal: bool,

@@ -62,9 +62,9 @@ pub struct RunSummary {
     pub events: u64,
     /// The highest number among them.
     pub last_seq: u64,
-    /// When the earliest was written, in seconds.
+    /// When the earliest was written, in seconds, as far as events have a usable time.
     pub first_event_at: Option<f64>,
-    /// When the latest was written, in seconds.
+    /// The same for the latest.
     pub last_event_at: Option<f64>,
     /// The event that decides how it ended.
     pub terminal: Option<TerminalEvent>,
@@ -75,6 +75,20 @@ pub struct RunSummary {
 }
 
 impl RunSummary {
+    /// The id of the run's last event: `run:seq`. Nothing if it has no event with a number.
+    pub fn last_event_id(&self, run: &RunId) -> Option<String> {
+        (self.last_seq > 0).then(|| format!("{run}:{}", self.last_seq))
+    }
+
+    /// The state of the run in the journal's words: how it ended, `running` if nothing ended it, `unknown` without events.
+    pub fn state(&self) -> &str {
+        match &self.terminal {
+            Some(terminal) => &terminal.state,
+            None if self.events > 0 => "running",
+            None => "unknown",
+        }
+    }
+
     /// Takes the next event into account.
     pub fn add(&mut self, event: &EventRef<'_>) {
         self.events += 1;

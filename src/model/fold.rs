@@ -4,6 +4,7 @@
 
 use super::fold_limit::{Budget, FoldLimit};
 use super::json::{Fields, Object, TextBuffer, needs_escape, quoted};
+use super::moment::seconds_of;
 use super::row::Row;
 use super::seqs::SeenSeqs;
 use super::text::{is_truthy, python_text, trim};
@@ -34,11 +35,6 @@ impl FoldEvent<'_> {
     }
 }
 
-/// A moment in seconds from its JSON text.
-pub(crate) fn seconds_of(raw: &[u8]) -> Option<f64> {
-    std::str::from_utf8(raw).ok()?.parse().ok().filter(|seconds: &f64| seconds.is_finite())
-}
-
 /// A row as it comes out of the events, before it is known where it stands.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FoldedRow {
@@ -46,7 +42,7 @@ pub struct FoldedRow {
     pub content: String,
     /// The reasoning; empty if there was none.
     pub reasoning: String,
-    /// When its first event happened, in whole seconds.
+    /// When its first event happened, in whole seconds, if that event has a usable time. No later event is asked.
     pub timestamp: Option<i64>,
     /// The number of its first event: what the row is known by when the journal is folded again.
     pub first_seq: Option<u64>,
@@ -63,6 +59,8 @@ pub struct FoldedCard {
     pub card: ToolCard,
     /// What it showed when the tool was called, before there was a result.
     pub begun_as: String,
+    /// Whether its id is the number of its event. Else it is the card's position, which alone does not identify it.
+    pub is_numbered: bool,
     tool_id: Option<String>,
 }
 
@@ -180,8 +178,6 @@ impl First {
     fn note(&mut self, event: &FoldEvent<'_>) {
         if !self.is_set {
             *self = First { is_set: true, seq: event.seq, at: event.seconds() };
-        } else if self.at.is_none() {
-            self.at = event.seconds();
         }
     }
 }
@@ -327,10 +323,12 @@ impl Folder {
             }
         };
         let fields = Fields::parse(event.payload).unwrap_or(Fields(Vec::new()));
-        let card = open_card(&fields, event.seq);
-        let begun_as = card.shown();
-        self.open.push(self.folded.cards.len());
-        self.folded.cards.push(FoldedCard { row, card, begun_as, tool_id: tool_id(&fields) });
+        let nth = self.folded.cards.len();
+        let number = event.seq.filter(|seq| *seq > 0);
+        let card = open_card(&fields, number.unwrap_or(nth as u64 + 1));
+        let (begun_as, tool_id) = (card.shown(), tool_id(&fields));
+        self.open.push(nth);
+        self.folded.cards.push(FoldedCard { row, card, begun_as, is_numbered: number.is_some(), tool_id });
     }
 
     fn complete_tool(&mut self, event: &FoldEvent<'_>) {
@@ -366,7 +364,8 @@ fn given_text(fields: &Fields<'_>, key: &str) -> String {
     fields.get(key).filter(|value| is_truthy(value)).map(python_text).unwrap_or_default().into_owned()
 }
 
-fn open_card(fields: &Fields<'_>, seq: Option<u64>) -> ToolCard {
+/// A card whose tool has not answered. `number` is that of its event, or the card's position in the replay from 1.
+fn open_card(fields: &Fields<'_>, number: u64) -> ToolCard {
     let name = given_text(fields, "name");
     let preview = given_text(fields, "preview");
     let snippet = given_text(fields, "snippet");
@@ -375,7 +374,7 @@ fn open_card(fields: &Fields<'_>, seq: Option<u64>) -> ToolCard {
     out.set_text("name", if name.is_empty() { "tool" } else { &name });
     out.set_text("preview", &preview);
     out.set_text("snippet", if snippet.is_empty() { &preview } else { &snippet });
-    out.set_text("tid", &format!("journal-{}", seq.unwrap_or_default()));
+    out.set_text("tid", &format!("journal-{number}"));
     out.set("args", shown_args(fields.get("args")));
     out.set("done", "false");
     card
@@ -417,6 +416,21 @@ fn close_card(card: &mut Object, fields: &Fields<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_card_without_a_number_is_named_by_its_position_among_all_cards() {
+        let seqs = [None, Some(7), Some(0), None, Some(9)];
+        for len in 0..=seqs.len() {
+            let mut folder = Folder::default();
+            for seq in &seqs[..len] {
+                let (name, payload, created_at) = ("tool", "{}", None);
+                folder.push(&FoldEvent { seq: *seq, is_foreign: false, name, payload, created_at });
+            }
+            let tids: Vec<_> = folder.finish().cards.iter().map(|card| card.card.tid().into_owned()).collect();
+            let all = ["journal-1", "journal-7", "journal-3", "journal-4", "journal-9"];
+            assert_eq!(tids, all[..len], "a fold of {len} events");
+        }
+    }
 
     fn fold(events: &[(&str, &str)]) -> Folded {
         let mut folder = Folder::default();

@@ -17,4 +17,5 @@ mod slow_disk;
 mod together;
 mod turns;
 mod twins;
+mod unnumbered;
 mod unreadable;

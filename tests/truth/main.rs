@@ -10,6 +10,7 @@ mod files;
 mod marker;
 mod ops;
 mod replay;
+mod rules;
 mod scenario;
 mod session;
 mod stage;

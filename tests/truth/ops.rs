@@ -189,15 +189,16 @@ fn read_events(stage: &Stage, step: &Step) -> Answer {
     Ok(json!({"session_id": session, "run_id": run, "events": events, "malformed": damage.collect::<Vec<_>>()}))
 }
 
-/// The summary of one run, or of the run of a session that was written to last.
+/// The summary of one run, which may have no journal, or of the run of a session that was written to last.
 fn summarize(stage: &Stage, step: &Step) -> Answer {
     let session = session_id(step)?;
-    let runs = match step.value("run_id") {
-        Some(_) => vec![run_id(step)?],
-        None => stage.store().runs(&session)?,
-    };
+    if step.value("run_id").is_some() {
+        let run = run_id(step)?;
+        let summary = stage.store().run_summary(&session, &run)?.unwrap_or_default();
+        return Ok(summary_value(&session, &run, &summary));
+    }
     let mut latest: Option<(RunId, RunSummary)> = None;
-    for run in runs {
+    for run in stage.store().runs(&session)? {
         let Some(summary) = stage.store().run_summary(&session, &run)? else { continue };
         if latest.as_ref().is_none_or(|(_, known)| known.last_event_at <= summary.last_event_at) {
             latest = Some((run, summary));
@@ -211,12 +212,13 @@ fn summary_value(session: &SessionId, run: &RunId, summary: &RunSummary) -> Valu
     json!({
         "session_id": session.as_str(),
         "run_id": run.as_str(),
+        "stream_id": run.as_str(),
         "last_seq": summary.last_seq,
-        "last_event_id": format!("{run}:{}", summary.last_seq),
+        "last_event_id": summary.last_event_id(run),
         "event_count": summary.events,
         "terminal": terminal.is_some(),
         "terminal_event": terminal.map(|terminal| &terminal.name),
-        "terminal_state": terminal.map(|terminal| &terminal.state),
+        "terminal_state": summary.state(),
     })
 }
 

@@ -1,4 +1,5 @@
-//! Which tool cards the folded cards are: by run and number of the call, else by what they show.
+//! Which tool cards the folded cards are: by run and number of the call, else by what they show. The id of a card without
+//! a number is its position, which the reference program counts anew in each replay: it has to show the same as well.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -35,14 +36,19 @@ impl KnownCards {
 
     /// For each folded card the card that it is, if it is there. None is two.
     fn claim(&mut self, folded: &[FoldedCard]) -> Vec<Option<usize>> {
-        let mut by_tid = |card: &FoldedCard| self.by_tid.get_mut(&*card.card.tid())?.pop_front();
-        let mut claims: Vec<Option<usize>> = folded.iter().map(&mut by_tid).collect();
+        let mut claims: Vec<Option<usize>> = folded.iter().map(|card| self.claim_tid(card)).collect();
         claims.iter().flatten().for_each(|at| self.is_claimed[*at] = true);
         for (card, claim) in folded.iter().zip(&mut claims).filter(|(_, claim)| claim.is_none()) {
             let name = card.card.name();
             *claim = self.claim_shown(&name, &card.begun_as).or_else(|| self.claim_shown(&name, &card.card.shown()));
         }
         claims
+    }
+
+    fn claim_tid(&mut self, card: &FoldedCard) -> Option<usize> {
+        let queue = self.by_tid.get_mut(&*card.card.tid())?;
+        let known = &self.cards[*queue.front()?];
+        (card.is_numbered || may_be(known, card)).then(|| queue.pop_front()).flatten()
     }
 
     fn claim_shown(&mut self, name: &str, shown: &str) -> Option<usize> {
@@ -54,6 +60,12 @@ impl KnownCards {
         }
         None
     }
+}
+
+/// Whether a card has the name of a folded one and shows its call or its result.
+fn may_be(known: &ToolCard, card: &FoldedCard) -> bool {
+    let shown = known.shown();
+    known.name() == card.card.name() && (shown == card.begun_as || shown == card.card.shown())
 }
 
 /// Puts folded cards beside the rows that they belong to, and says whether anything changed.
