@@ -7,6 +7,7 @@ use super::finding::{Code, Finding, Severity};
 use super::runs::RunLook;
 use super::ward::{Examined, IndexSays, NewDocument, Treatment, Ward};
 use crate::format::{encode, read_session};
+use crate::model::fold::Folded;
 use crate::model::marker::{FoldedUpTo, folded_up_to, is_interrupted, set_folded_records};
 use crate::model::{List, NotAList, RunEnd, RunId, Session, SessionId, Summary, ToolCard};
 use crate::recovery::{Evidence, Facts, GivenUp, Plan, Step, Watch, given_up, hope_again, plan};
@@ -348,8 +349,7 @@ impl<'w> Transcript<'w> {
             answers.rows.iter().filter(|(_, rows)| rows.len() > 1).map(|(run, _)| run.clone()).collect::<Vec<_>>()
         {
             let folded = self.ward.look(&self.after, &run).folded;
-            let cards = folded.cards.iter().map(|card| (card.card.tid().into_owned(), card.row));
-            answers.folded.insert(run, (folded.rows.len(), cards.collect()));
+            answers.folded.insert(run, (folded.rows.len(), rows_of_cards(&folded)));
         }
         answers
     }
@@ -409,7 +409,21 @@ fn points_at_answer(session: &Session, index: usize) -> bool {
 struct Answers {
     rows: HashMap<String, Vec<usize>>,
     /// How many rows a journal makes, and to which of them each card belongs.
-    folded: HashMap<String, (usize, HashMap<String, usize>)>,
+    folded: HashMap<String, (usize, CardRows)>,
+}
+
+/// The folded row of each card, by id and name; nothing where cards of several rows have both in common, as cards
+/// without a number may.
+type CardRows = HashMap<(String, String), Option<usize>>;
+
+fn rows_of_cards(folded: &Folded) -> CardRows {
+    let mut rows = CardRows::new();
+    for card in &folded.cards {
+        let key = (card.card.tid().into_owned(), card.card.name().into_owned());
+        let known = rows.entry(key).or_insert(Some(card.row));
+        *known = known.filter(|row| *row == card.row);
+    }
+    rows
 }
 
 impl Answers {
@@ -421,8 +435,8 @@ impl Answers {
             return Some(only);
         }
         let (count, cards) = self.folded.get(&*run)?;
-        let place = cards.get(&*card.tid())?;
-        rows.get(*place).filter(|_| rows.len() == *count).copied()
+        let place = (*cards.get(&(card.tid().into_owned(), card.name().into_owned()))?)?;
+        rows.get(place).filter(|_| rows.len() == *count).copied()
     }
 }
 

@@ -216,6 +216,39 @@ fn of_several_answers_of_a_run_a_card_gets_the_one_that_the_journal_names() {
     assert_eq!((&cards[0]["assistant_msg_idx"], &cards[1]["assistant_msg_idx"]), (&json!(1), &json!(2)));
 }
 
+/// Where the two cards of a run with two answers point after a repair, if the events of its calls lack these numbers.
+fn pointed(tids: [&str; 2], names: [&str; 2], unnumbered: &[u64]) -> [Value; 2] {
+    let mut sidecar = session(&[user("where to", BEGAN), assistant("first", BEGAN), assistant("second", BEGAN)]);
+    sidecar["messages"][1]["_run_id"] = json!("run-1");
+    sidecar["messages"][2]["_run_id"] = json!("run-1");
+    let card = |at: usize| json!({"name": names[at], "tid": tids[at], "assistant_msg_idx": 0, "_run_id": "run-1"});
+    sidecar["tool_calls"] = json!([card(0), card(1)]);
+    let data = Data::foreign(&sidecar);
+    let events = [
+        ("token", json!({"text": "first"})),
+        ("tool", json!({"name": names[0]})),
+        ("token", json!({"text": "second"})),
+        ("tool", json!({"name": names[1]})),
+        ("done", json!({})),
+    ];
+    let mut journal = String::from_utf8(plain_journal(["talk", "run-1"], &events)).unwrap();
+    for seq in unnumbered {
+        journal = journal.replace(&format!("\"seq\":{seq},"), "");
+    }
+    data.put(JOURNAL, journal.as_bytes());
+    data.repair_with(&data.only(Code::RowIndexMismatch));
+    let stored = data.sidecar("talk.json");
+    [0, 1].map(|at| stored["tool_calls"][at]["assistant_msg_idx"].clone())
+}
+
+#[test]
+fn cards_without_a_number_get_the_answer_that_the_journal_names() {
+    assert_eq!(pointed(["journal-1", "journal-2"], ["map", "map"], &[2, 4]), [1, 2]);
+    assert_eq!(pointed(["journal-2", "journal-2"], ["map", "book"], &[4]), [1, 2]);
+    assert_eq!(pointed(["journal-2", "journal-2"], ["map", "map"], &[4]), [0, 0], "nothing tells which is which");
+    assert_eq!(pointed(["journal-0", "journal-0"], ["map", "map"], &[2, 4]), [0, 0], "ids of earlier versions");
+}
+
 #[test]
 fn a_wrong_message_count_is_put_right_and_nothing_else_changes() {
     for count in [json!(0), json!(7)] {
