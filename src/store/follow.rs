@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::liveness::{Liveness, Waiting};
+use super::liveness::{Liveness, Seen, Waiting};
 use super::session_locks::SessionLock;
 use super::{Store, StoreError};
 use crate::format::{EventRef, Record};
@@ -222,13 +222,14 @@ impl Follow {
             return Ok(Some(self.ending.map_or(RunState::Foreign, RunState::Ended)));
         }
         let shared = &self.store.shared;
+        if !shared.storage.can_write() {
+            return Ok(shared.is_gone(&self.session, &self.run)?.then_some(RunState::Gone));
+        }
         if let Some(failure) = shared.liveness.take_failure(&self.session, &self.run) {
             return Err(failure);
         }
-        Ok(match shared.liveness_of(&self.lock, &self.session, &self.run)? {
+        Ok(match shared.liveness_seen(&self.lock, &self.session, &self.run, Seen::NoEnd)? {
             Liveness::Gone => Some(RunState::Gone),
-            // What it says to a process that only reads, the next writer may say otherwise.
-            _ if !shared.storage.can_write() => None,
             Liveness::Foreign => Some(RunState::Foreign),
             Liveness::Orphaned if !shared.can_seal(&self.session, &self.run)? => Some(RunState::Orphaned),
             Liveness::Orphaned | Liveness::Live { .. } | Liveness::Sealed => None,

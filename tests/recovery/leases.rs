@@ -1,4 +1,4 @@
-//! Leases that make no sense: from a clock that was wrong, or of a length that nobody can be granted.
+//! Leases: what counts as a sign of life, what a pause or a step of the clock does, and lengths that are refused.
 
 use lastword::clock::Timestamp;
 use lastword::{Event, NewSession, Outcome, Run, Store, StoreError, UserTurn};
@@ -14,24 +14,122 @@ fn set_back(scene: &Scene, seconds: i64) {
     scene.clock.set(Timestamp::from_seconds((OPENED - seconds) as f64));
 }
 
+/// A session with a run that has a lease of 100 s and one event.
+fn begun(scene: &Scene) -> (Store, Run) {
+    let store = scene.open();
+    store.create(NewSession::titled("A talk").with_id(id())).unwrap();
+    let run = begin(&store, RUN, 100.0).unwrap();
+    run.append(Event::token("To the sea")).unwrap();
+    (store, run)
+}
+
+fn is_pending(store: &Store) -> bool {
+    store.get_session(&id()).unwrap().pending_turn().is_some()
+}
+
 #[test]
-fn a_lease_from_the_far_future_does_not_hold_a_run_alive() {
-    for reopened in [false, true] {
+fn a_sign_of_life_from_the_far_future_in_the_files_does_not_hold_a_run_alive() {
+    let scene = Scene::new();
+    drop(begun(&scene));
+    let store = scene.open();
+    set_back(&scene, 99);
+    assert!(is_pending(&store), "a little wrong is not wrong");
+    set_back(&scene, 36_000);
+    assert_eq!(contents(&store.get_session(&id()).unwrap()), ["Where to?", "To the sea"]);
+}
+
+#[test]
+fn a_step_of_the_clock_neither_ends_nor_prolongs_a_lease_that_this_process_has_heard_of() {
+    for seconds in [-36_000, -99, 36_000, 10_000_000] {
         let scene = Scene::new();
-        let mut store = scene.open();
-        store.create(NewSession::titled("A talk").with_id(id())).unwrap();
-        let run = begin(&store, RUN, 100.0).unwrap();
-        run.append(Event::token("To the sea")).unwrap();
-        if reopened {
-            drop(run);
-            drop(store);
-            store = scene.open();
-        }
-        set_back(&scene, 99);
-        assert!(store.get_session(&id()).unwrap().pending_turn().is_some(), "a little wrong is not wrong");
-        set_back(&scene, 36_000);
-        assert_eq!(contents(&store.get_session(&id()).unwrap()), ["Where to?", "To the sea"], "{reopened}");
+        let (store, _run) = begun(&scene);
+        set_back(&scene, -seconds);
+        assert!(is_pending(&store), "{seconds}");
+        scene.wait(100);
+        assert!(is_pending(&store), "{seconds}");
+        scene.wait(1);
+        assert!(!is_pending(&store), "{seconds}");
     }
+}
+
+/// A server that is started again, or was stopped for a while, does not know how its producers fared.
+#[test]
+fn a_store_that_serves_producers_grants_every_lease_anew_when_it_is_opened_and_after_a_pause() {
+    let mut scene = Scene::new();
+    let (store, run) = begun(&scene);
+    drop((store, run));
+    scene.wait(5_000);
+    assert!(is_pending_in(&scene, true), "the server grants a whole lease");
+    assert!(!is_pending_in(&scene, false), "a command grants nothing");
+    scene = Scene::new();
+    drop(begun(&scene));
+    scene.wait(50);
+    scene.options.serves_producers = true;
+    let store = scene.open();
+    for _ in 0..200 {
+        scene.wait_a_moment();
+        assert!(is_pending(&store));
+    }
+    // Stopped for an hour.
+    scene.wait(3_600);
+    assert!(is_pending(&store));
+    for _ in 0..200 {
+        scene.wait_a_moment();
+        assert!(is_pending(&store));
+    }
+    scene.wait_a_moment();
+    assert!(!is_pending(&store));
+}
+
+fn is_pending_in(scene: &Scene, serves_producers: bool) -> bool {
+    let options = lastword::Options { serves_producers, ..scene.options.clone() };
+    is_pending(&Store::open_on(scene.disk.clone(), &scene.root, options).unwrap())
+}
+
+#[test]
+fn a_renewed_lease_holds_for_a_read_by_another_command() {
+    let scene = Scene::new();
+    let (store, run) = begun(&scene);
+    for _ in 0..3 {
+        scene.wait(90);
+        run.renew_lease();
+    }
+    drop((store, run));
+    scene.wait(100);
+    assert!(is_pending_in(&scene, false));
+    scene.wait(1);
+    assert!(!is_pending_in(&scene, false));
+}
+
+#[test]
+fn a_request_that_waits_for_the_disk_keeps_its_run_alive_and_is_a_sign_of_life_when_it_is_answered() {
+    let scene = Scene::new();
+    let (store, _run) = begun(&scene);
+    let request = store.keep_alive(&id(), &run(RUN));
+    scene.wait(5_000);
+    assert!(is_pending(&store));
+    request.end_with_sign_of_life();
+    scene.wait(100);
+    assert!(is_pending(&store));
+    let refused = store.keep_alive(&id(), &run(RUN));
+    drop(refused);
+    scene.wait(1);
+    assert!(!is_pending(&store), "a refused request is not a sign of life");
+}
+
+#[test]
+fn a_lease_that_has_lapsed_leaves_a_young_run_its_grace() {
+    let scene = Scene::new();
+    let store = scene.open();
+    store.create(NewSession::titled("A talk").with_id(id())).unwrap();
+    let run = begin(&store, RUN, 1.0).unwrap();
+    run.append(Event::token("To the sea")).unwrap();
+    drop((store, run));
+    let store = scene.open();
+    scene.wait(29);
+    assert!(is_pending(&store));
+    scene.wait(1);
+    assert!(!is_pending(&store));
 }
 
 #[test]

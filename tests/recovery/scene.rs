@@ -3,8 +3,9 @@
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
-use lastword::clock::{Clock, ManualClock, Timestamp};
+use lastword::clock::{Clock, ManualClock, ManualSteady, Timestamp};
 use lastword::{List, Options, Row, RunId, Session, SessionId, Store};
 use serde_json::{Value, json};
 
@@ -21,6 +22,7 @@ pub(crate) struct Scene {
     pub(crate) root: PathBuf,
     pub(crate) disk: Arc<SlowDisk>,
     pub(crate) clock: Arc<ManualClock>,
+    pub(crate) steady: Arc<ManualSteady>,
     pub(crate) options: Options,
 }
 
@@ -53,9 +55,10 @@ impl Scene {
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let clock = Arc::new(ManualClock::at(Timestamp::from_seconds(OPENED as f64)));
-        let options = Options { clock: clock.clone(), ..Options::default() };
+        let steady = Arc::new(ManualSteady::default());
+        let options = Options { clock: clock.clone(), steady: steady.clone(), ..Options::default() };
         let root = folder.path().to_owned();
-        Scene { _folder: folder, root, disk: SlowDisk::new(), clock, options }
+        Scene { _folder: folder, root, disk: SlowDisk::new(), clock, steady, options }
     }
 
     /// A session with these rows, as the reference program writes it.
@@ -113,9 +116,16 @@ impl Scene {
         Store::open_on(self.disk.clone(), &self.root, self.options.clone()).unwrap()
     }
 
+    /// Lets half a second pass: less than what a server takes for a pause.
+    pub(crate) fn wait_a_moment(&self) {
+        self.clock.advance(Duration::from_millis(500));
+        self.steady.advance(Duration::from_millis(500));
+    }
+
     pub(crate) fn wait(&self, seconds: i64) {
         let now = self.clock.now().seconds() + seconds as f64;
         self.clock.set(Timestamp::from_seconds(now));
+        self.steady.advance(Duration::from_secs(seconds as u64));
     }
 }
 

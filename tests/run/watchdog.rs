@@ -129,7 +129,7 @@ async fn without_a_first_event_budget_the_idle_budget_counts_from_the_start() {
     let begin = tokio::time::Instant::now();
     let (run, end) = house.answer("hi").await;
     assert!((60.0..75.0).contains(&seconds_since(begin)), "{} s", seconds_since(begin));
-    let RunEnd::Failed { kind, message } = end else { panic!("{end:?}") };
+    let Some(RunFailure { kind, message }) = end.failure else { panic!("it did not fail") };
     assert_eq!(kind, "timeout");
     assert!(message.contains("sent nothing for 60 s") && !message.contains("TTFB"), "{message}");
     let words = house.last_words(&run);

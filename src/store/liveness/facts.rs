@@ -15,6 +15,17 @@ struct Awaited {
     began: Option<f64>,
 }
 
+/// What a caller knows of a run's journal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::store) enum Seen {
+    /// Nothing: it is read.
+    Nothing,
+    /// All of it, and no end.
+    NoEnd,
+    /// Nothing, and a run that is over anyway may be called orphaned although it is sealed.
+    NotWanted,
+}
+
 /// What the files say of a run.
 struct OnDisk {
     bytes: Option<u64>,
@@ -39,6 +50,17 @@ impl Shared {
         session: &SessionId,
         run: &RunId,
     ) -> Result<Liveness, StoreError> {
+        self.liveness_seen(lock, session, run, Seen::Nothing)
+    }
+
+    /// The same, for a caller that may have read the run's journal.
+    pub(in crate::store) fn liveness_seen(
+        &self,
+        lock: &SessionLock,
+        session: &SessionId,
+        run: &RunId,
+        seen: Seen,
+    ) -> Result<Liveness, StoreError> {
         if self.storage.is_deleted(session)? {
             return Ok(Liveness::Gone);
         }
@@ -48,7 +70,12 @@ impl Shared {
         let birth = self.storage.birth(session, run)?;
         let awaited = if birth.is_none() { self.awaited(session, run)? } else { None };
         let on_disk = OnDisk { bytes: self.storage.journal_len(session, run)?, birth };
-        Ok(judge(&self.facts_on_disk(lock, session, run, &on_disk, awaited), &self.time()))
+        Ok(self.judge_on_disk(lock, session, run, &on_disk, awaited.as_ref(), seen))
+    }
+
+    /// Whether a run is gone, for a process that only reads: what else becomes of it, the one that writes decides.
+    pub(in crate::store) fn is_gone(&self, session: &SessionId, run: &RunId) -> Result<bool, StoreError> {
+        Ok(self.storage.is_deleted(session)? || self.storage.journal_len(session, run)?.is_none())
     }
 
     /// Whether the run that answers a session's pending turn is over. What cannot be read now says nothing: a run without a
@@ -62,7 +89,30 @@ impl Shared {
         let bytes = self.storage.journal_len(id, &run).ok().flatten();
         let on_disk = OnDisk { bytes, birth: self.storage.birth(id, &run).ok().flatten() };
         let awaited = Awaited { began: session.pending_turn().and_then(|turn| turn.started_at) };
-        judge(&self.facts_on_disk(lock, id, &run, &on_disk, Some(awaited)), &self.time())
+        self.judge_on_disk(lock, id, &run, &on_disk, Some(&awaited), Seen::NotWanted)
+    }
+
+    /// Judges by what the files say. The journal itself is read only where that may change the verdict: its end, or its last
+    /// event, after which the lease lapses.
+    fn judge_on_disk(
+        &self,
+        lock: &SessionLock,
+        session: &SessionId,
+        run: &RunId,
+        on_disk: &OnDisk,
+        awaited: Option<&Awaited>,
+        seen: Seen,
+    ) -> Liveness {
+        let has_lease = on_disk.birth.as_ref().is_some_and(|birth| birth.lease_seconds.is_some());
+        if seen != Seen::Nothing && !has_lease && lock.open_run(run).is_none() {
+            let unread = self.facts_on_disk(session, run, on_disk, awaited, JournalEnd::default());
+            let liveness = judge(&unread, &self.time());
+            if seen == Seen::NoEnd || !matches!(liveness, Liveness::Live { .. }) {
+                return liveness;
+            }
+        }
+        let end = self.end_of(lock, session, run, on_disk.bytes);
+        judge(&self.facts_on_disk(session, run, on_disk, awaited, end), &self.time())
     }
 
     /// The facts, if memory alone decides: this process works on the run, or has its journal open and hears of its producer.
@@ -87,13 +137,12 @@ impl Shared {
 
     fn facts_on_disk(
         &self,
-        lock: &SessionLock,
         session: &SessionId,
         run: &RunId,
         on_disk: &OnDisk,
-        awaited: Option<Awaited>,
+        awaited: Option<&Awaited>,
+        end: JournalEnd,
     ) -> RunFacts {
-        let end = self.end_of(lock, session, run, on_disk.bytes);
         let wall = |began: f64| if began > 0.0 { Began::Wall(began) } else { Began::Unknown };
         let began = on_disk.birth.as_ref().map(|birth| birth.begun_at);
         let is_awaited = awaited.is_some();

@@ -9,6 +9,7 @@ mod registry;
 mod seal;
 mod timer;
 
+pub(super) use self::facts::Seen;
 pub use self::judge::Liveness;
 pub(crate) use self::judge::{Began, Journal, LastSign, LeaseFacts, Now, Origin, RunFacts, judge};
 pub use self::registry::KeptAlive;

@@ -54,6 +54,8 @@ fn micros(time: Duration) -> u64 {
 #[derive(Default)]
 struct RunEntry {
     holders: usize,
+    /// Its journal holds its end.
+    is_sealed: bool,
     lease: Option<Arc<Lease>>,
     readers: Vec<(u64, AppendWaker)>,
     /// When the timer examines it next.
@@ -221,11 +223,14 @@ impl Registry {
         lease
     }
 
-    /// Forgets the lease of a run that has ended, and says whether there was one.
+    /// Notes that a run has ended: handles that are still open do not make it live. Says whether it had a lease.
     pub(in crate::store) fn end_lease(&self, session: &SessionId, run: &RunId) -> bool {
         let mut state = self.state.lock();
         let key = (session.clone(), run.clone());
-        let had_lease = state.find(&key).is_some_and(|entry| entry.lease.take().is_some());
+        let had_lease = state.find(&key).is_some_and(|entry| {
+            entry.is_sealed = true;
+            entry.lease.take().is_some()
+        });
         state.tidy(&key);
         had_lease
     }
@@ -234,7 +239,7 @@ impl Registry {
     pub(in crate::store) fn has_live_run(&self, session: &SessionId) -> bool {
         let state = self.state.lock();
         let Some(runs) = state.runs.get(session) else { return false };
-        if runs.values().any(|entry| entry.holders > 0) {
+        if runs.values().any(|entry| entry.holders > 0 && !entry.is_sealed) {
             return true;
         }
         let leases: Vec<Arc<Lease>> = runs.values().filter_map(|entry| entry.lease.clone()).collect();

@@ -31,9 +31,11 @@ impl Shared {
     ///
     /// A crash after the append leaves a sealed journal, which the next full read folds.
     pub(in crate::store) fn examine(&self, session: &SessionId, run: &RunId) -> Result<Examined, StoreError> {
+        if !self.storage.can_write() {
+            return Ok(if self.is_gone(session, run)? { Examined::Over } else { Examined::Waits(None) });
+        }
         let lock = self.locks.of(session);
-        let liveness = self.liveness_of(&lock, session, run)?;
-        match liveness {
+        match self.liveness_of(&lock, session, run)? {
             Liveness::Live { for_at_most } => Ok(Examined::Waits(for_at_most)),
             Liveness::Sealed => self.save_hidden_end(&lock, session, run),
             Liveness::Orphaned if self.can_seal(session, run)? => self.seal_alone(&lock, session, run),
@@ -71,7 +73,8 @@ impl Shared {
         let ended = journal.append(&[Event::end(RunEnd::InterruptedByCrash)], Durability::Durable)?;
         let saved = ended.ticket.wait().map_err(StoreError::from).and_then(|_| {
             self.meter().dead_runs_closed.add(1);
-            self.end_lease(session, run);
+            self.liveness.end_lease(session, run);
+            let _ = self.storage.forget_renewal(session, run);
             self.resolve_alone(lock, session)
         });
         match saved {
