@@ -9,6 +9,12 @@ fn settings(first: f64, idle: f64) -> BudgetSettings {
     BudgetSettings { first_event_seconds: Some(first), idle_seconds: Some(idle), tool_seconds: None }
 }
 
+/// The end of a run whose backend never says anything. A test should fail, not wait for ever.
+async fn cut_off(house: &House) -> (lastword::RunId, RunEnd) {
+    let hour = std::time::Duration::from_secs(3_600);
+    tokio::time::timeout(hour, house.answer("hi")).await.expect("a silent backend is cut off")
+}
+
 fn once() -> lastword::run::Retries {
     lastword::run::Retries { attempts_max: 1, ..Default::default() }
 }
@@ -127,7 +133,7 @@ async fn a_budget_for_tools_is_kept_if_there_is_one() {
 async fn without_a_first_event_budget_the_idle_budget_counts_from_the_start() {
     let house = House::with(settings(0.0, 60.0), once(), |_, _| std::future::pending());
     let begin = tokio::time::Instant::now();
-    let (run, end) = house.answer("hi").await;
+    let (run, end) = cut_off(&house).await;
     assert!((60.0..75.0).contains(&seconds_since(begin)), "{} s", seconds_since(begin));
     let Some(RunFailure { kind, message }) = end.failure else { panic!("it did not fail") };
     assert_eq!(kind, "timeout");
@@ -143,7 +149,7 @@ async fn without_a_first_event_budget_each_attempt_has_the_whole_idle_budget() {
     let retries = lastword::run::Retries { attempts_max: 2, ..Default::default() };
     let house = House::with(settings(0.0, 60.0), retries, |_, _| std::future::pending());
     let begin = tokio::time::Instant::now();
-    let (run, _) = house.answer("hi").await;
+    let (run, _) = cut_off(&house).await;
     assert!(seconds_since(begin) >= 120.0, "{} s", seconds_since(begin));
     assert_eq!(house.names(&run), ["attempt", "attempt_end", "attempt", "apperror"]);
 }
