@@ -195,9 +195,12 @@ function showList() {
   $('more').hidden = !list.next;
 }
 
+/** States of a session that the list shows instead of its number of messages. */
+const STATES = new Set(['answering', 'interrupted']);
+
 function linkTo(session) {
   const rows = session.message_count === 1 ? '1 message' : `${session.message_count ?? 0} messages`;
-  const state = session.error?.message ?? (session.active_stream_id ? 'answering' : rows);
+  const state = session.error?.message ?? (STATES.has(session.state) ? session.state : rows);
   const isCurrent = session.session_id === view.id ? { 'aria-current': 'page' } : {};
   const title = session.title || session.session_id;
   return make('a', { href: `#${session.session_id}`, ...isCurrent }, title, make('small', {}, state));

@@ -34,6 +34,6 @@ pub use run_end::{RunEnd, RunState};
 pub use seqs::SeenSeqs;
 pub(crate) use session::{Entry, Piece, Slot};
 pub use session::{List, Metadata, NotAList, PendingTurn, Revision, Session};
-pub use summary::Summary;
+pub use summary::{SessionState, Summary};
 pub use text::{is_blank, is_truthy, normal_form, python_text, trim};
 pub use tool::ToolCard;

@@ -25,10 +25,36 @@ const KEYS: [(&str, &str); 9] = [
     (IS_PENDING, "false"),
 ];
 const ROWS: &str = "message_count";
+/// What a list adds: made up when it is shown, because it depends on the time.
+const STATE: &str = "state";
 /// Keys as they stand before their values.
+const ACTIVE_RUN: &str = r#""active_stream_id":"#;
 const TITLE: &str = r#""title":"#;
 const ARCHIVED: &str = r#""archived":"#;
 const IS_PENDING: &str = "has_pending_user_message";
+
+/// What a session is doing, as a list shows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SessionState {
+    /// No turn waits for an answer.
+    #[default]
+    Idle,
+    /// A run answers its turn.
+    Answering,
+    /// The run that was to answer its turn is over, and no read of the session has resolved that yet.
+    Interrupted,
+}
+
+impl SessionState {
+    /// The word that lists use.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            SessionState::Idle => "idle",
+            SessionState::Answering => "answering",
+            SessionState::Interrupted => "interrupted",
+        }
+    }
+}
 
 /// One session in a list: a few of its values, as they were in one revision.
 #[derive(Debug, Clone, PartialEq)]
@@ -111,6 +137,11 @@ impl Summary {
         self.noted_value(ARCHIVED).is_some_and(is_truthy)
     }
 
+    /// The run that answers the pending turn, if there is one. Found without reading all that is noted.
+    pub fn active_run(&self) -> Option<Cow<'_, str>> {
+        text_of(self.noted_value(ACTIVE_RUN)?).filter(|run| !run.is_empty())
+    }
+
     /// The title as [`Summary::title`] gives it, found without reading all that is noted.
     pub(crate) fn listed_title(&self) -> Cow<'_, str> {
         self.noted_value(TITLE).and_then(text_of).unwrap_or_default()
@@ -137,14 +168,15 @@ impl Summary {
         Some(noted.get(key).unwrap_or(usual).to_owned())
     }
 
-    /// All of it as a JSON object on one line.
-    pub fn to_json(&self) -> String {
+    /// All of it as a JSON object on one line, with the state of the session.
+    pub fn to_json(&self, state: SessionState) -> String {
         let noted = Object::parse(&self.noted).unwrap_or_default();
         let mut object = Object::default();
         object.set_text("session_id", self.id.as_str());
         for (key, usual) in KEYS {
             object.set(key, noted.get(key).unwrap_or(usual));
         }
+        object.set_text(STATE, state.as_str());
         object.to_json()
     }
 }
@@ -226,8 +258,8 @@ mod tests {
                     let id = SessionId::parse("s").unwrap();
                     let summary = Summary::new(&id, &Revision::new("1"), None, 3, get);
                     let parsed = summary.get("archived").is_some_and(|archived| is_truthy(&archived));
-                    assert_eq!(summary.listed_title(), summary.title(), "{}", summary.to_json());
-                    assert_eq!(summary.is_archived(), parsed, "{}", summary.to_json());
+                    assert_eq!(summary.listed_title(), summary.title(), "{}", summary.to_json(SessionState::Idle));
+                    assert_eq!(summary.is_archived(), parsed, "{}", summary.to_json(SessionState::Idle));
                 }
             }
         }

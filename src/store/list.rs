@@ -1,9 +1,10 @@
 //! Listing sessions: all of them, or a page.
 
-use super::{Store, StoreError};
+use super::liveness::{Liveness, Seen};
+use super::{Shared, Store, StoreError};
 use crate::index::{Entry, ListFilter, Position};
 use crate::limits::LIST_SCAN_MAX;
-use crate::model::{SessionId, Summary};
+use crate::model::{RunId, SessionId, SessionState, Summary};
 
 /// One session of a list: what is shown of it, or why it could not be read.
 #[derive(Debug)]
@@ -12,6 +13,8 @@ pub struct Listed {
     pub id: SessionId,
     /// What is known of it.
     pub summary: Result<Summary, StoreError>,
+    /// What it is doing.
+    pub state: SessionState,
 }
 
 /// A part of the list.
@@ -23,17 +26,31 @@ pub struct Page {
     pub next: Option<Position>,
 }
 
-impl From<Entry> for Listed {
-    fn from(entry: Entry) -> Self {
+impl Shared {
+    fn listed(&self, entry: Entry) -> Listed {
+        let state = entry.summary.as_ref().map_or(SessionState::Idle, |summary| self.state_of(summary));
         let summary = entry.summary.map_err(|unlisted| unlisted.error.into());
-        Listed { id: entry.id, summary }
+        Listed { id: entry.id, summary, state }
+    }
+
+    /// What a session is doing. No journal is read for that: a run that is over counts as interrupted, also one that was sealed
+    /// and not folded before a crash.
+    pub(super) fn state_of(&self, summary: &Summary) -> SessionState {
+        let Some(run) = summary.active_run() else { return SessionState::Idle };
+        let Ok(run) = RunId::parse(&run) else { return SessionState::Interrupted };
+        let lock = self.locks.of(summary.id());
+        match self.liveness_seen(&lock, summary.id(), &run, Seen::NoEnd) {
+            Ok(Liveness::Live { .. }) => SessionState::Answering,
+            Ok(Liveness::Sealed) => SessionState::Idle,
+            Ok(Liveness::Orphaned | Liveness::Foreign | Liveness::Gone) | Err(_) => SessionState::Interrupted,
+        }
     }
 }
 
 impl Store {
     /// All sessions, the one changed last first. One that cannot be read is listed with its error, at the end.
     pub fn list(&self) -> Result<Vec<Listed>, StoreError> {
-        Ok(self.shared.index.all()?.into_iter().map(Listed::from).collect())
+        Ok(self.shared.index.all()?.into_iter().map(|entry| self.shared.listed(entry)).collect())
     }
 
     /// The first sessions of that list, or those behind the page before. Costs what the page costs, not the list.
@@ -42,7 +59,7 @@ impl Store {
         let is_last = entries.len() <= limit;
         entries.truncate(limit);
         let next = entries.last().filter(|_| !is_last).map(Entry::position);
-        Ok(Page { sessions: entries.into_iter().map(Listed::from).collect(), next })
+        Ok(Page { sessions: entries.into_iter().map(|entry| self.shared.listed(entry)).collect(), next })
     }
 
     /// The same with those sessions alone that a filter wants. Looks through at most [`LIST_SCAN_MAX`] of the list, in
@@ -52,6 +69,7 @@ impl Store {
             return self.list_page(after, limit);
         }
         let part = self.shared.index.find(after, limit, filter, LIST_SCAN_MAX)?;
-        Ok(Page { sessions: part.entries.into_iter().map(Listed::from).collect(), next: part.next })
+        let sessions = part.entries.into_iter().map(|entry| self.shared.listed(entry)).collect();
+        Ok(Page { sessions, next: part.next })
     }
 }

@@ -5,13 +5,13 @@ use std::fmt;
 use parking_lot::RwLock;
 
 use super::Store;
-use crate::model::{RunId, SessionId, Summary};
+use crate::model::{RunId, SessionId, SessionState, Summary};
 
 /// Something that changed.
 #[derive(Debug, Clone)]
 pub enum Change {
-    /// A session was created or saved, and is listed like this now.
-    Saved(Summary),
+    /// A session is listed like this now: it was created or saved, or the run that answers its turn is over.
+    Listed(Summary, SessionState),
     /// A session was deleted.
     Deleted(SessionId),
     /// A turn began, and this run is to answer it.
@@ -42,7 +42,7 @@ impl Change {
     /// The session that changed.
     pub fn session(&self) -> &SessionId {
         match self {
-            Change::Saved(summary) => summary.id(),
+            Change::Listed(summary, _) => summary.id(),
             Change::Deleted(session)
             | Change::Begun { session, .. }
             | Change::Resumed(session, _)

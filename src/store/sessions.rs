@@ -44,6 +44,12 @@ pub(super) fn not_found(id: &SessionId) -> StoreError {
 }
 
 impl Shared {
+    /// Tells how a session is listed now.
+    pub(super) fn tell_listed(&self, summary: Summary) {
+        let state = self.state_of(&summary);
+        self.news.tell(&Change::Listed(summary, state));
+    }
+
     /// Saves a session, and lets memory know once it is stored.
     pub(super) fn save(&self, session: &Session, options: SaveOptions) -> Result<Arc<Cached>, StoreError> {
         let watch = Stopwatch::start();
@@ -60,7 +66,7 @@ impl Shared {
                 let was_looked_through =
                     before.map_or(is_new, |before| before.was_looked_through.load(Ordering::Relaxed));
                 let cached = self.cache.put(session.id(), self.cached(saved, was_looked_through));
-                summary.into_iter().for_each(|summary| self.news.tell(&Change::Saved(summary)));
+                summary.into_iter().for_each(|summary| self.tell_listed(summary));
                 Ok(cached)
             }
             Err(error) => {

@@ -9,8 +9,9 @@ use std::thread;
 use std::time::Duration;
 
 use lastword::clock::SystemClock;
-use lastword::index::{Index, ListFilter, Part};
+use lastword::index::{Entry, Index, ListFilter, Part};
 use lastword::limits::LIST_SCAN_MAX;
+use lastword::model::SessionState;
 use lastword::storage::{FileStorage, FilesOptions, Mode, OsDisk};
 use lastword::{Listed, NewSession, Position, SaveOptions, Store};
 use proptest::prelude::*;
@@ -123,7 +124,7 @@ proptest! {
             let to = next.as_ref().map_or(all.len(), place);
             prop_assert!(to - from <= entries_max && entries.len() <= limit);
             prop_assert!(next.is_none() || entries.len() == limit || to - from == entries_max, "it stopped for no reason");
-            found.extend(entries.into_iter().map(Listed::from));
+            found.extend(entries.into_iter().map(listed));
             match next {
                 Some(next) => after = Some(next),
                 None => break,
@@ -269,4 +270,10 @@ fn one_page_looks_through_so_many_sessions_and_no_more() {
     assert_eq!((none.sessions.len(), none.next), (0, Some(next)), "an empty page says where to go on");
     let one = store.find_page(None, 1, &titled("needle")).unwrap();
     assert_eq!((ids(&one.sessions), one.next.unwrap().to_string().ends_with("-s1999")), (vec!["s10"], true));
+}
+
+/// An entry of the index as a store lists it.
+fn listed(entry: Entry) -> Listed {
+    let summary = entry.summary.map_err(|unlisted| unlisted.error.into());
+    Listed { id: entry.id, summary, state: SessionState::Idle }
 }

@@ -9,8 +9,8 @@ use std::time::Duration;
 use lastword::clock::Steady;
 use lastword::model::Object;
 use lastword::run::{
-    BudgetSettings, Failure, Finish, Outlet, Producing, Prompt, Retries, RunOptions, RunReport, Runner, Runners, Started,
-    Supervisor,
+    BudgetSettings, Failure, Finish, Outlet, Producing, Prompt, Retries, RunOptions, RunReport, Runner, Runners,
+    Started, Supervisor,
 };
 use lastword::{Event, JournalEvent, NewSession, Options, ReadOptions, RunId, Session, SessionId, Store, UserTurn};
 

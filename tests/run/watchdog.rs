@@ -1,6 +1,6 @@
 //! Who says nothing is cut off, who is slow is not, and no clock can be fooled into confusing them.
 
-use lastword::run::{BudgetSettings, Finish, RunFailure};
+use lastword::run::{BudgetSettings, Finish, RunFailure, RunReport};
 use lastword::{Event, Options};
 
 use crate::house::{House, pause, rows, seconds_since, token};
@@ -10,7 +10,7 @@ fn settings(first: f64, idle: f64) -> BudgetSettings {
 }
 
 /// The end of a run whose backend never says anything. A test should fail, not wait for ever.
-async fn cut_off(house: &House) -> (lastword::RunId, RunEnd) {
+async fn cut_off(house: &House) -> (lastword::RunId, RunReport) {
     let hour = std::time::Duration::from_secs(3_600);
     tokio::time::timeout(hour, house.answer("hi")).await.expect("a silent backend is cut off")
 }
@@ -162,7 +162,7 @@ async fn without_a_first_event_budget_a_backend_that_comes_before_the_idle_budge
         pause(59.0).await;
         Ok(Finish::done())
     });
-    assert!(matches!(house.answer("hi").await.1, RunEnd::Completed));
+    assert!(house.answer("hi").await.1.is_completed());
 }
 
 #[tokio::test(start_paused = true)]

@@ -80,7 +80,7 @@ impl Hub {
     fn hear(&self, change: &Change) {
         self.list.hear(change);
         let news = match change {
-            Change::Saved(_) => return,
+            Change::Listed(..) => return,
             Change::Deleted(_) => SessionNews::Deleted,
             Change::Begun { run, order, .. } => SessionNews::Begun(segment(run, 0, *order)),
             Change::Resumed(_, run) => SessionNews::Resumed(run.clone()),

@@ -104,7 +104,8 @@ impl Shared {
         seen: Seen,
     ) -> Liveness {
         let has_lease = on_disk.birth.as_ref().is_some_and(|birth| birth.lease_seconds.is_some());
-        if seen != Seen::Nothing && !has_lease && lock.open_run(run).is_none() {
+        let needs_last_event = has_lease && self.liveness.lease_on_disk_counts(session, run);
+        if seen != Seen::Nothing && !needs_last_event && lock.open_run(run).is_none() {
             let unread = self.facts_on_disk(session, run, on_disk, awaited, JournalEnd::default());
             let liveness = judge(&unread, &self.time());
             if seen == Seen::NoEnd || !matches!(liveness, Liveness::Live { .. }) {

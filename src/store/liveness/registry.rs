@@ -176,6 +176,11 @@ impl Registry {
         Some(Known { is_held, lease: lease.and_then(facts), began })
     }
 
+    /// Whether only the files say when the producer of a run with a lease last gave a sign of life.
+    pub(super) fn lease_on_disk_counts(&self, session: &SessionId, run: &RunId) -> bool {
+        !self.grants_leases && self.known(session, run).is_none_or(|known| known.lease.is_none())
+    }
+
     /// A lease as it counts in this process: from the last sign of life, or from the moment that this process granted it.
     /// None where neither is known: then the files say when the last sign was.
     pub(in crate::store) fn awake_lease(&self, seconds: f64, last_sign: Option<Duration>) -> Option<LeaseFacts> {
@@ -220,6 +225,12 @@ impl Registry {
         let fresh = || Arc::new(Lease { seconds, began, last_sign_micros: AtomicU64::new(0) });
         let lease = entry.lease.get_or_insert_with(fresh).clone();
         lease.renew(look.awake);
+        if self.grants_leases {
+            // Lists are told when it has lapsed.
+            state.schedule(&(session.clone(), run.clone()), look.awake + Duration::from_secs_f64(seconds));
+        }
+        drop(state);
+        self.changed.notify_all();
         lease
     }
 
@@ -266,7 +277,7 @@ impl Registry {
         let mut state = self.state.lock();
         if let Some(entry) = state.find(key) {
             entry.readers.retain(|(known, _)| *known != reader);
-            if let Some(due) = entry.due.take_if(|_| entry.readers.is_empty()) {
+            if let Some(due) = entry.due.take_if(|_| entry.readers.is_empty() && entry.lease.is_none()) {
                 state.due.remove(&(due, key.clone()));
             }
         }
@@ -292,6 +303,11 @@ impl Registry {
         let runs: Vec<RunId> =
             self.state.lock().runs.get(session).into_iter().flat_map(HashMap::keys).cloned().collect();
         runs.iter().for_each(|run| self.wake(session, run));
+    }
+
+    /// Whether a reader waits for a run.
+    pub(super) fn has_readers(&self, key: &RunKey) -> bool {
+        self.state.lock().find(key).is_some_and(|entry| !entry.readers.is_empty())
     }
 
     /// Notes how long a run's journal is, and says whether it has grown since the timer's last look.
@@ -330,9 +346,10 @@ impl State {
         self.find(key).into_iter().flat_map(|entry| entry.readers.iter().map(|(_, waker)| waker.clone())).collect()
     }
 
-    /// Has a run examined at this awake time, if readers wait for it and it is not due before.
+    /// Has a run examined at this awake time, if readers wait for it or its lease may lapse, and it is not due before.
     pub(super) fn schedule(&mut self, key: &RunKey, at: Duration) {
-        let Some(entry) = self.find(key).filter(|entry| !entry.readers.is_empty()) else { return };
+        let is_watched = |entry: &&mut RunEntry| !entry.readers.is_empty() || entry.lease.is_some();
+        let Some(entry) = self.find(key).filter(is_watched) else { return };
         if entry.due.is_some_and(|due| due <= at) {
             return;
         }
@@ -353,7 +370,10 @@ impl State {
     fn tidy(&mut self, key: &RunKey) {
         let Some(runs) = self.runs.get_mut(&key.0) else { return };
         if runs.get(&key.1).is_some_and(RunEntry::is_needless) {
-            runs.remove(&key.1);
+            let due = runs.remove(&key.1).and_then(|entry| entry.due);
+            due.into_iter().for_each(|due| {
+                self.due.remove(&(due, key.clone()));
+            });
         }
         if runs.is_empty() {
             self.runs.remove(&key.0);

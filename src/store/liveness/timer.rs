@@ -11,8 +11,11 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use super::facts::Seen;
+use super::judge::Liveness;
 use super::registry::{Registry, RunKey};
 use super::seal::Examined;
+use crate::model::Summary;
 use crate::store::Shared;
 
 /// The longest time between two looks at the clock that is not a pause of the process.
@@ -76,7 +79,7 @@ fn run(registry: &Registry, store: &Weak<Shared>) {
         for key in due {
             // The examination before this one may have taken a while: that is not a pause.
             registry.clock.look();
-            let examined = catch_unwind(AssertUnwindSafe(|| shared.examine_for_readers(&key)));
+            let examined = catch_unwind(AssertUnwindSafe(|| shared.examine_due(&key)));
             if examined.is_err() {
                 let at = registry.clock.now() + FAILED_RETRY;
                 registry.state().schedule(&key, at);
@@ -107,6 +110,35 @@ fn await_due(registry: &Registry) -> Option<Vec<RunKey>> {
 }
 
 impl Shared {
+    /// Examines a run that is due: for its readers, or for the lists that show its session.
+    fn examine_due(&self, key: &RunKey) {
+        match self.liveness.has_readers(key) {
+            true => self.examine_for_readers(key),
+            false => self.examine_for_lists(key),
+        }
+    }
+
+    /// Tells lists when the lease of a run has lapsed. Its journal is left alone: no reader waits for it.
+    fn examine_for_lists(&self, key: &RunKey) {
+        let (session, run) = key;
+        let lock = self.locks.of(session);
+        match self.liveness_seen(&lock, session, run, Seen::NoEnd) {
+            Ok(Liveness::Live { for_at_most: Some(time) }) => {
+                let at = self.liveness.clock.now() + time + AFTER_LAPSE;
+                self.liveness.state().schedule(key, at);
+            }
+            Ok(Liveness::Orphaned) if self.is_awaited(session, run) => {
+                let metadata = self.metadata(session).ok();
+                metadata
+                    .as_ref()
+                    .and_then(Summary::of_metadata)
+                    .into_iter()
+                    .for_each(|summary| self.tell_listed(summary));
+            }
+            _ => {}
+        }
+    }
+
     /// Examines a run, wakes its readers if there is something for them, and says when to come again.
     fn examine_for_readers(&self, key: &RunKey) {
         let (session, run) = key;
