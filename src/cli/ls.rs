@@ -14,7 +14,7 @@ pub(super) fn run(context: &Context, _args: Args) -> Result<(), Failure> {
     output::all(|out| {
         for entry in listed {
             match entry.summary {
-                Ok(summary) if context.json => writeln!(out, "{}", summary.to_json(entry.state))?,
+                Ok(summary) if context.json => writeln!(out, "{}", summary.to_listed_json(entry.state))?,
                 Ok(summary) => writeln!(out, "{}", of_summary(&summary))?,
                 Err(error) => unreadable.push(error),
             }

@@ -168,16 +168,26 @@ impl Summary {
         Some(noted.get(key).unwrap_or(usual).to_owned())
     }
 
-    /// All of it as a JSON object on one line, with the state of the session.
-    pub fn to_json(&self, state: SessionState) -> String {
+    /// All of it as a JSON object on one line.
+    pub fn to_json(&self) -> String {
+        self.to_object().to_json()
+    }
+
+    /// The same with the state of the session, as lists show it.
+    pub fn to_listed_json(&self, state: SessionState) -> String {
+        let mut object = self.to_object();
+        object.set_text(STATE, state.as_str());
+        object.to_json()
+    }
+
+    fn to_object(&self) -> Object {
         let noted = Object::parse(&self.noted).unwrap_or_default();
         let mut object = Object::default();
         object.set_text("session_id", self.id.as_str());
         for (key, usual) in KEYS {
             object.set(key, noted.get(key).unwrap_or(usual));
         }
-        object.set_text(STATE, state.as_str());
-        object.to_json()
+        object
     }
 }
 
@@ -258,8 +268,8 @@ mod tests {
                     let id = SessionId::parse("s").unwrap();
                     let summary = Summary::new(&id, &Revision::new("1"), None, 3, get);
                     let parsed = summary.get("archived").is_some_and(|archived| is_truthy(&archived));
-                    assert_eq!(summary.listed_title(), summary.title(), "{}", summary.to_json(SessionState::Idle));
-                    assert_eq!(summary.is_archived(), parsed, "{}", summary.to_json(SessionState::Idle));
+                    assert_eq!(summary.listed_title(), summary.title(), "{}", summary.to_json());
+                    assert_eq!(summary.is_archived(), parsed, "{}", summary.to_json());
                 }
             }
         }

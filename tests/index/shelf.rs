@@ -76,7 +76,7 @@ pub(crate) fn rename(store: &Store, id: &str, title: &str) {
 /// Each entry as a text, in the order of the list.
 pub(crate) fn shown(listed: &[Listed]) -> Vec<String> {
     let text = |entry: &Listed| match &entry.summary {
-        Ok(summary) => summary.to_json(entry.state),
+        Ok(summary) => summary.to_listed_json(entry.state),
         Err(error) => format!("{}: {}", entry.id, error.code()),
     };
     listed.iter().map(text).collect()

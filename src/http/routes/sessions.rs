@@ -184,7 +184,7 @@ pub(super) async fn list(State(app): State<SharedApp>, Asked(asked): Asked<ListA
 
 fn listed(listed: &Listed) -> Box<RawValue> {
     let json = match &listed.summary {
-        Ok(summary) => summary.to_json(listed.state),
+        Ok(summary) => summary.to_listed_json(listed.state),
         Err(error) => {
             let error = serde_json::json!({ "code": error.code(), "message": error.to_string() });
             serde_json::json!({ "session_id": listed.id.as_str(), "error": error }).to_string()

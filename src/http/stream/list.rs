@@ -46,7 +46,7 @@ impl ListTail {
     /// Takes note of a change. Called with locks of the store held.
     pub(super) fn hear(&self, change: &Change) {
         let (name, data) = match change {
-            Change::Listed(summary, state) => ("changed", summary.to_json(*state)),
+            Change::Listed(summary, state) => ("changed", summary.to_listed_json(*state)),
             Change::Deleted(session) => ("deleted", json!({ "session_id": session.as_str() }).to_string()),
             Change::Begun { .. } | Change::Resumed(..) | Change::Continued { .. } => return,
         };
