@@ -7,6 +7,9 @@ use super::told::{EndNotice, SentEvent, Told};
 use crate::format::sse::Sent;
 use crate::model::{Cursor, Object, RunId, SeenSeqs};
 
+/// The place before the first event of a session.
+const BEGINNING: &str = "0";
+
 /// Runs of a session whose events are known apart; those before them are not sent again.
 const RUNS_MAX: usize = 1_024;
 
@@ -114,11 +117,14 @@ impl Resume {
         (!is_first && self.is_from_now()).then_some(Told::Missed)
     }
 
-    /// Takes an id that no event came with: a server says so where what is live begins.
+    /// Takes an id that no event came with: a server says so where what is live begins. `0` is the beginning of the session.
     pub(super) fn begin_at(&mut self, id: &str) {
-        if self.is_from_now()
-            && let Ok(place) = place(id)
-        {
+        if !self.is_from_now() {
+            return;
+        }
+        if id.trim() == BEGINNING {
+            self.is_from_now = false;
+        } else if let Ok(place) = place(id) {
             self.seen(&place.0).floor = place.1;
             self.cursor = Some(place);
         }
@@ -141,10 +147,16 @@ impl Resume {
 
     fn take_event(&mut self, sent: Sent) -> Result<Step, String> {
         let (run, seq) = place(&sent.id)?;
+        if seq == 0 {
+            return Err(format!("{:?} is no event's id", sent.id));
+        }
         self.check_run(&run)?;
-        if !self.seen(&run).is_new(seq) {
+        let seen = self.seen(&run);
+        if !seen.is_new(seq) {
             return Ok(Step::Nothing);
         }
+        // A run that was over without being sealed may go on, and end again.
+        seen.has_ended = false;
         self.early_end = None;
         self.cursor = Some((run.clone(), seq));
         let Sent { id, name, data, .. } = sent;
@@ -226,7 +238,7 @@ fn place(id: &str) -> Result<(RunId, u64), String> {
     let bad = || format!("{:?} is no event's id", id.chars().take(80).collect::<String>());
     let Cursor { run, seq } = Cursor::parse(id);
     let run = run.and_then(|run| RunId::parse(&run).ok()).ok_or_else(bad)?;
-    Ok((run, seq.filter(|seq| *seq > 0).ok_or_else(bad)?))
+    Ok((run, seq.ok_or_else(bad)?))
 }
 
 /// Whether this is an event as a journal has it.

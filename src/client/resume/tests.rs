@@ -139,6 +139,26 @@ fn an_id_without_an_event_is_a_place_to_go_on_from() {
 }
 
 #[test]
+fn an_id_before_the_first_event_of_a_run_or_a_session_is_a_place_too() {
+    let mut resume = Resume::from_now(Scope::Session);
+    resume.connected();
+    resume.begin_at("r:0");
+    assert_eq!((resume.last_event_id().as_deref(), resume.connected()), (Some("r:0"), None));
+    let mut resume = Resume::from_now(Scope::Session);
+    resume.connected();
+    resume.begin_at("0");
+    assert_eq!((resume.last_event_id(), resume.is_from_now(), resume.connected()), (None, false, None));
+}
+
+#[test]
+fn a_run_that_goes_on_after_its_end_ends_again() {
+    let mut resume = Resume::new(Scope::Session, None);
+    let end = |state, last| notice("end", &format!(r#"{{"run_id":"r","last_seq":{last},"state":"{state}"}}"#));
+    let sent = vec![event("r:1"), end("orphaned", 1), end("orphaned", 1), event("r:2"), end("completed", 2)];
+    check(&mut resume, sent, "r:1, end r orphaned, -, r:2, end r completed");
+}
+
+#[test]
 fn lines_without_a_number_are_told_once_too() {
     let mut resume = following();
     let line = || notice("token", r#"{"event":"token","payload":{}}"#);
