@@ -6,6 +6,7 @@ use super::options::DoctorOptions;
 use super::ward::{Examined, Ward};
 use crate::format::{LineShape, Scanner};
 use crate::model::{RunId, SessionId};
+use crate::storage::Storage;
 use parking_lot::Mutex;
 
 /// Looks at all of these sessions. What each gave is taken over in the order in which they are done.

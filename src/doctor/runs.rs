@@ -42,14 +42,15 @@ impl RunLook {
         let facts = RunFacts {
             is_session_deleted: false,
             journal: if self.look.end.seal.is_sealed() { Journal::Sealed } else { Journal::Unsealed },
-            origin: Origin::Ours { takes_appends: true },
+            origin: Origin::Ours,
             is_held: false,
             is_awaited: true,
             lease: lease_seconds.map(lease),
             began: Began::Wall(begun_at),
         };
         let grace = RecoveryOptions::default().grace;
-        let now = Now { awake: Duration::ZERO, wall: now_seconds, holder_began: now_seconds, grace };
+        // Every run began before this process.
+        let now = Now { awake: Duration::ZERO, wall: now_seconds, holder_began: f64::INFINITY, grace };
         matches!(judge(&facts, &now), Liveness::Live { .. })
     }
 }

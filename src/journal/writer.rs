@@ -29,9 +29,10 @@ pub enum AppendError {
     /// The event cannot be journalled.
     #[error(transparent)]
     Invalid(#[from] InvalidEvent),
-    /// Another run of the session began since. The store notes where this one goes on, and appends again.
-    #[error("run {run} was left when another run began")]
-    Superseded {
+    /// Readers have left the run: another run began since, or they were told that it is over. The store announces that it goes
+    /// on, and appends again.
+    #[error("run {run} was left by its readers")]
+    Left {
         /// The run.
         run: RunId,
     },
@@ -122,8 +123,8 @@ struct Pen {
     /// Whether the writer holds no file open, and has no place in the open-file budget.
     is_resting: bool,
     has_failed: bool,
-    /// Another run began since, and it is not noted yet where this one goes on.
-    is_superseded: bool,
+    /// Readers have left it, and are to be told before the next event.
+    is_left: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -198,7 +199,7 @@ impl RunJournal {
                 extent: opened.tail.extent,
                 is_resting: true,
                 has_failed: false,
-                is_superseded: false,
+                is_left: false,
             }),
             waiting: Mutex::new(Vec::new()),
             waiting_count: AtomicUsize::new(0),
@@ -283,15 +284,15 @@ impl RunJournal {
         follower.follows(&self.progress)
     }
 
-    /// Notes whether another run began since: then appends are refused until it is noted where this run goes on.
-    pub(crate) fn set_superseded(&self, is_superseded: bool) {
+    /// Notes whether readers have left the run: then appends are refused until it is announced that it goes on.
+    pub(crate) fn set_left(&self, is_left: bool) {
         let mut pen = self.pen.lock();
-        pen.is_superseded = is_superseded && pen.position.seal != Seal::Closed;
+        pen.is_left = is_left && pen.position.seal != Seal::Closed;
     }
 
-    /// Whether another run began since, and it is not noted yet where this one goes on.
-    pub(crate) fn is_superseded(&self) -> bool {
-        self.pen.lock().is_superseded
+    /// Whether readers have left the run, and are to be told before the next event.
+    pub(crate) fn is_left(&self) -> bool {
+        self.pen.lock().is_left
     }
 
     /// Whether the journal is closed since a failure.
@@ -396,8 +397,8 @@ impl RunJournal {
     /// Gives the events their numbers and their lines, behind those already planned. Refused events leave no trace.
     #[inline(always)]
     fn plan(&self, pen: &mut Pen, events: &[Event], now: Timestamp) -> Result<Plan, AppendError> {
-        if pen.is_superseded {
-            return Err(AppendError::Superseded { run: self.run.clone() });
+        if pen.is_left {
+            return Err(AppendError::Left { run: self.run.clone() });
         }
         let before = pen.planned;
         let start = pen.lines.len();

@@ -265,6 +265,11 @@ pub trait Storage: Send + Sync + fmt::Debug {
         Vec::new()
     }
 
+    /// Whether there are no threads of its own, and every step is made by its caller: a simulated disk.
+    fn is_by_hand(&self) -> bool {
+        false
+    }
+
     /// Since when a process holds the directory to write it, in seconds; none if no process does. Asked by readers.
     fn held_since(&self) -> Option<f64> {
         None

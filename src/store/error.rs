@@ -147,7 +147,7 @@ impl StoreError {
             StoreError::WrongShape { .. } => "wrong_shape",
             StoreError::NoTimer { .. } => "too_many_threads",
             StoreError::Append(AppendError::Sealed { .. }) => "sealed",
-            StoreError::Append(AppendError::Superseded { .. }) => "conflict",
+            StoreError::Append(AppendError::Left { .. }) => "conflict",
             StoreError::Sidecar(error) => sidecar_code(error),
             StoreError::Append(AppendError::Failed { source, .. }) => storage_code(source),
             StoreError::Storage(error) => storage_code(error),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::liveness::{Liveness, Seen, Waiting};
+use super::liveness::{Examined, Liveness, Seen, Waiting};
 use super::session_locks::SessionLock;
 use super::{Store, StoreError};
 use crate::format::{EventRef, Record};
@@ -14,6 +14,9 @@ use crate::journal::{AppendWaker, Attached, JournalEvent, JournalReader};
 use crate::limits::FOLLOW_CHUNK_BYTES;
 use crate::model::{RunEnd, RunId, RunState, SeenSeqs, SessionId};
 use crate::storage::{Seal, StorageError};
+
+/// How often a run is examined on a disk that is driven by hand.
+const BY_HAND_RECHECK: Duration = Duration::from_millis(20);
 
 /// Where a follower begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -228,12 +231,21 @@ impl Follow {
         if let Some(failure) = shared.liveness.take_failure(&self.session, &self.run) {
             return Err(failure);
         }
-        Ok(match shared.liveness_seen(&self.lock, &self.session, &self.run, Seen::NoEnd)? {
-            Liveness::Gone => Some(RunState::Gone),
-            Liveness::Foreign => Some(RunState::Foreign),
-            Liveness::Orphaned if !shared.can_seal(&self.session, &self.run)? => Some(RunState::Orphaned),
-            Liveness::Orphaned | Liveness::Live { .. } | Liveness::Sealed => None,
-        })
+        let state = match shared.liveness_seen(&self.lock, &self.session, &self.run, Seen::NoEnd)? {
+            Liveness::Gone => RunState::Gone,
+            Liveness::Foreign => RunState::Foreign,
+            Liveness::Orphaned if !shared.can_seal(&self.session, &self.run)? => RunState::Orphaned,
+            Liveness::Orphaned | Liveness::Live { .. } | Liveness::Sealed => return Ok(None),
+        };
+        Ok(Some(state).filter(|_| self.leave()))
+    }
+
+    /// Has the next event of the run announced ([`Change::Resumed`](super::Change::Resumed)), because this reader does not wait
+    /// for it. `false` if there is something to read by now.
+    pub fn leave(&self) -> bool {
+        let Some(journal) = self.lock.open_run(&self.run) else { return true };
+        journal.set_left(true);
+        journal.shown_extent() <= self.read_to()
     }
 
     /// The same, after the run was examined as the store's timer does it, on this thread: an orphaned run is sealed, so that
@@ -264,6 +276,15 @@ impl Follow {
         self.attached.as_ref().map_or(u64::MAX, Attached::extent)
     }
 
+    /// Makes the timer's step on this thread, where the store has no threads of its own.
+    fn step_by_hand(&mut self) -> Result<(), StoreError> {
+        match self.store.shared.examine(&self.session, &self.run)? {
+            Examined::Over => {}
+            Examined::Waits(_) => self.signal.wait(BY_HAND_RECHECK),
+        }
+        Ok(())
+    }
+
     fn next_event(&mut self) -> Result<Option<JournalEvent>, StoreError> {
         loop {
             if let Some(event) = self.poll()? {
@@ -273,6 +294,10 @@ impl Follow {
             let is_first_look = self.waiting.is_none();
             if self.ended()?.is_some() {
                 return Ok(None);
+            }
+            if self.store.shared.storage.is_by_hand() {
+                self.step_by_hand()?;
+                continue;
             }
             self.begin_to_wait()?;
             if !is_first_look {

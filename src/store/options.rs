@@ -46,13 +46,14 @@ pub struct Options {
     /// The folder of the transcripts that the agent keeps itself (`session_<id>.json`), if there is one.
     pub core_dir: Option<PathBuf>,
     /// Whether this process serves outside producers, as `lastword serve` does. Then a lease counts the time in which this
-    /// process was awake, and every unsealed run with a lease gets a whole lease when the store is opened, and again after a
-    /// pause of the process (SIGSTOP, suspend, a stalled machine). If not, a lease lapses that long after the last event or
-    /// renewal that the run's files show.
+    /// process was awake, whatever the clock is set to, and every unsealed run with a lease gets a whole lease when the store is
+    /// opened, and again after a pause of the process (SIGSTOP, suspend, a stalled machine). If not, a lease lapses that long
+    /// after the last event or renewal, by the clock.
     pub serves_producers: bool,
     /// Tells the time.
     pub clock: Arc<dyn Clock>,
-    /// Tells how much time has passed, whatever the clock is set to.
+    /// Tells how much time has passed, whatever the clock is set to. Used for leases if this process serves producers, and by
+    /// the timer that ends dead runs for the readers that wait.
     pub steady: Arc<dyn Steady>,
     /// Gives ids and unique names.
     pub entropy: Arc<dyn Entropy>,

@@ -8,7 +8,7 @@ use super::session_locks::SessionLock;
 use super::{Change, Shared, StoreError};
 use crate::journal::{AppendError, Appended, ReadOptions, RunEvents, RunJournal, read_events};
 use crate::model::{Event, RunEnd, RunId, SessionId};
-use crate::storage::{Birth, Continuation, Durability, Ticket};
+use crate::storage::{Continuation, Durability, Ticket};
 
 /// A run that is open for events. Clones are the same run.
 #[derive(Debug, Clone)]
@@ -45,20 +45,31 @@ impl Shared {
         Run { shared: self.clone(), lock: lock.clone(), journal, hold }
     }
 
-    /// Notes, when a run is opened again, whether another run of the session began since its last segment.
-    pub(super) fn note_whether_superseded(
-        &self,
-        lock: &SessionLock,
-        journal: &RunJournal,
-        birth: &Birth,
-    ) -> Result<(), StoreError> {
+    /// Announces that a run goes on which its readers have left. If another run of the session began since, the further events
+    /// come after that one's in the session's stream. The caller holds the session's lock, so that no run begins meanwhile.
+    fn announce(&self, lock: &SessionLock, journal: &RunJournal) -> Result<(), StoreError> {
         let (session, run) = (journal.session(), journal.run());
-        if journal.seal().is_sealed() || self.is_awaited(session, run) {
-            return Ok(());
+        match self.is_superseded(lock, session, run)? {
+            true => self.note_continuation(journal)?,
+            false => self.news.tell(&Change::Resumed(session.clone(), run.clone())),
         }
-        let own = birth.continued.last().map(|last| last.order).or(birth.order).unwrap_or(0);
-        journal.set_superseded(own < self.last_begun(lock, session)?);
+        journal.set_left(false);
         Ok(())
+    }
+
+    /// The same before the event that seals an orphaned run.
+    pub(super) fn announce_end(&self, lock: &SessionLock, journal: &RunJournal) -> Result<(), StoreError> {
+        if journal.is_left() { self.announce(lock, journal) } else { Ok(()) }
+    }
+
+    /// Whether another run of the session began since a run's last segment.
+    fn is_superseded(&self, lock: &SessionLock, session: &SessionId, run: &RunId) -> Result<bool, StoreError> {
+        if self.is_awaited(session, run) {
+            return Ok(false);
+        }
+        let birth = self.storage.birth(session, run)?.unwrap_or_default();
+        let own = birth.continued.last().map(|last| last.order).or(birth.order).unwrap_or(0);
+        Ok(own < self.last_begun(lock, session)?)
     }
 
     /// The number of the run that began last in a session; 0 if none has a number. Looks at every run once.
@@ -75,8 +86,7 @@ impl Shared {
         Ok(last)
     }
 
-    /// Notes that a run goes on although another one began since: its further events come after that one's in the session's
-    /// stream. The caller holds the session's lock, so that no other run begins meanwhile.
+    /// Notes that a run goes on although another one began since.
     ///
     /// What a crash leaves: a continuation without an event, which changes nothing.
     fn note_continuation(&self, journal: &RunJournal) -> Result<(), StoreError> {
@@ -85,7 +95,6 @@ impl Shared {
         self.storage.note_continuation(session, run, Continuation { after_seq, order })?;
         let (session, run) = (session.clone(), run.clone());
         self.news.tell(&Change::Continued { session, run, after_seq, order });
-        journal.set_superseded(false);
         Ok(())
     }
 }
@@ -153,7 +162,7 @@ impl Run {
     /// shown when it is durable.
     pub fn append_all(&self, events: &[Event], durability: Durability) -> Result<Appended, StoreError> {
         if let Hold::Leased(lease) = &self.hold {
-            lease.renew(self.shared.liveness.awake());
+            lease.renew(self.shared.liveness.sign_time());
         }
         if events.iter().any(|event| event.terminal_state().is_some()) {
             return self.append_end(events);
@@ -164,12 +173,12 @@ impl Run {
         }
     }
 
-    /// Appends events. If another run began since, it is noted first where this one goes on.
+    /// Appends events. If readers have left the run, it is announced first that it goes on.
     #[inline]
     fn append_in_place(&self, events: &[Event], durability: Durability) -> Result<Appended, StoreError> {
         loop {
             match self.journal.append(events, durability) {
-                Err(AppendError::Superseded { .. }) => self.go_on()?,
+                Err(AppendError::Left { .. }) => self.go_on()?,
                 appended => return Ok(appended?),
             }
         }
@@ -182,8 +191,8 @@ impl Run {
     }
 
     fn go_on_alone(&self) -> Result<(), StoreError> {
-        match self.journal.is_superseded() {
-            true => self.shared.note_continuation(&self.journal),
+        match self.journal.is_left() {
+            true => self.shared.announce(&self.lock, &self.journal),
             false => Ok(()),
         }
     }
@@ -206,7 +215,7 @@ impl Run {
     /// one.
     pub fn renew_lease(&self) {
         let Hold::Leased(lease) = &self.hold else { return };
-        lease.renew(self.shared.liveness.awake());
+        lease.renew(self.shared.liveness.sign_time());
         // If it cannot be noted, the lease holds in this process all the same.
         let _ = self.shared.storage.note_renewal(self.session(), self.id(), self.shared.clock.now().seconds());
     }

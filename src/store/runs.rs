@@ -87,12 +87,12 @@ impl Store {
             return Err(StoreError::RunTaken { session: session.clone(), run });
         }
         let now = shared.clock.now();
-        let order = shared.storage.next_order()?;
-        let (begun_at, lease_seconds) = (now.seconds(), turn.lease_seconds);
-        let birth = Birth { begun_at, lease_seconds, order: Some(order), ..Birth::default() };
         let intent = shared.make_room(&mut document, &turn)?;
         document.set_pending(&run, &pending, now);
         shared.refuse_too_large(&document)?;
+        let order = shared.storage.next_order()?;
+        let (begun_at, lease_seconds) = (now.seconds(), turn.lease_seconds);
+        let birth = Birth { begun_at, lease_seconds, order: Some(order), ..Birth::default() };
         let opened = shared.storage.create_journal(session, &run, &birth)?;
         let saved = shared.save(&document, SaveOptions { intent, ..SaveOptions::default() });
         if let Err(error) = saved {
@@ -101,7 +101,7 @@ impl Store {
             return Err(error);
         }
         lock.note_begun(order);
-        lock.open_runs().iter().for_each(|earlier| earlier.set_superseded(true));
+        lock.open_runs().iter().for_each(|earlier| earlier.set_left(true));
         let journal = shared.new_journal(session, &run, opened);
         shared.note_open(&lock, &journal);
         let begun = shared.run(&lock, journal, turn.lease_seconds, None);
@@ -117,11 +117,10 @@ impl Store {
         let journal = self.shared.open_journal(&lock, session, run)?;
         let birth = self.shared.storage.birth(session, run)?.unwrap_or_default();
         if !was_open {
-            self.shared.note_whether_superseded(&lock, &journal, &birth)?;
+            // Readers may have left it while it was closed.
+            journal.set_left(true);
         }
-        let resumed = self.shared.run(&lock, journal, birth.lease_seconds, Some(birth.begun_at));
-        self.shared.news.tell(&Change::Resumed(session.clone(), run.clone()));
-        Ok(resumed)
+        Ok(self.shared.run(&lock, journal, birth.lease_seconds, Some(birth.begun_at)))
     }
 
     /// Stops a run, also one of an outside producer: it ends as stopped, what arrived is kept, and its producer's next append
@@ -315,7 +314,7 @@ impl Shared {
         let opened = self.storage.open_journal(session, run)?;
         let journal = self.new_journal(session, run, opened);
         if let Some(failed) = failed {
-            journal.set_superseded(failed.is_superseded());
+            journal.set_left(failed.is_left());
             self.hide_as_before(lock, &journal, &failed);
         }
         self.note_open(lock, &journal);

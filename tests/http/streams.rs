@@ -302,7 +302,7 @@ fn a_deleted_session_ends_the_streams_of_its_runs() {
     coming.event().unwrap();
     house.send(&ask("DELETE", "/v1/sessions/a")).expect(204);
     let rest = coming.events();
-    assert_eq!((rest.len(), rest[0].name.as_str(), rest[0].json()["state"].clone()), (1, "end", json!("gone")));
+    assert_eq!((rest.len(), rest[0].name.as_str(), rest[0].json()["state"].clone()), (1, "end", json!("foreign")));
 }
 
 #[test]

@@ -133,12 +133,21 @@ impl SessionFeed {
                 self.to_show.front().map(|live| (live.run.clone(), live.after_seq))
             }
             None => match segments.in_order.last() {
-                Some(last) => Some((last.run.clone(), last_seq(&self.hub, &self.session, &last.run).await?)),
+                Some(last) => Some(self.leave_last(&last.run).await?),
                 None => None,
             },
         };
         self.opening.push_back(lone_id(place.as_ref().map(|(run, seq)| (run, *seq))));
         Ok(())
+    }
+
+    /// Leaves out the last run, and says where it ends now. If it is not sealed, it may go on.
+    async fn leave_last(&mut self, run: &RunId) -> Result<(RunId, u64), ApiError> {
+        let (last_seq, is_sealed) = end_now(&self.hub, &self.session, run).await?;
+        if !is_sealed {
+            self.left.push((run.clone(), last_seq));
+        }
+        Ok((run.clone(), last_seq))
     }
 
     async fn start_over(&mut self, segments: Segments, reason: &'static str) -> Result<(), ApiError> {
@@ -343,15 +352,19 @@ async fn find_segments(hub: &Arc<Hub>, session: &SessionId) -> Result<Segments, 
     Ok(found.await.map_err(|broken| ApiError::broken(broken.to_string()))???)
 }
 
-/// The number of a run's last event. Read from the end of its journal.
-async fn last_seq(hub: &Arc<Hub>, session: &SessionId, run: &RunId) -> Result<u64, ApiError> {
+/// The number of a run's last event, and whether it ended the run. Read from the end of its journal.
+async fn end_now(hub: &Arc<Hub>, session: &SessionId, run: &RunId) -> Result<(u64, bool), ApiError> {
     let (store, session, run) = (hub.store().clone(), session.clone(), run.clone());
-    let found = hub.desk.read(move || seek_last_seq(&store, &session, &run));
+    let found = hub.desk.read(move || seek_end(&store, &session, &run));
     Ok(found.await.map_err(|broken| ApiError::broken(broken.to_string()))???)
 }
 
-fn seek_last_seq(store: &Store, session: &SessionId, run: &RunId) -> Result<u64, StoreError> {
+fn seek_end(store: &Store, session: &SessionId, run: &RunId) -> Result<(u64, bool), StoreError> {
     let mut follow = store.follow(session, run, After::Seq(SEQ_MAX))?;
-    follow.poll()?;
-    Ok(follow.last_seq())
+    loop {
+        follow.poll()?;
+        if follow.leave() {
+            return Ok((follow.last_seq(), follow.ending().is_some()));
+        }
+    }
 }

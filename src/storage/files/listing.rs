@@ -247,11 +247,6 @@ impl FileStorage {
         self.disk.is_locked(&path).attempt("look at", &path)
     }
 
-    /// Whether everything here is done by the caller's own hand.
-    pub fn is_by_hand(&self) -> bool {
-        self.raw.is_by_hand()
-    }
-
     /// Where everything lies.
     pub fn layout(&self) -> &Layout {
         &self.layout

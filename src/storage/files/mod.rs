@@ -418,6 +418,10 @@ impl Storage for FileStorage {
         self.live_findings.current()
     }
 
+    fn is_by_hand(&self) -> bool {
+        self.raw.is_by_hand()
+    }
+
     fn held_since(&self) -> Option<f64> {
         let is_held = self.is_held().unwrap_or(false);
         lock::holder(&*self.disk, &self.layout).filter(|_| is_held).map(|holder| holder.started_at)

@@ -128,7 +128,7 @@ impl Shared {
         Some(RunFacts {
             is_session_deleted: false,
             journal: if is_sealed { Journal::Sealed } else { Journal::Unsealed },
-            origin: Origin::Ours { takes_appends: true },
+            origin: Origin::Ours,
             is_held: known.is_held,
             is_awaited: true,
             lease: known.lease,
@@ -156,7 +156,7 @@ impl Shared {
                 Some(_) => Journal::Unsealed,
             },
             origin: match &on_disk.birth {
-                Some(birth) => Origin::Ours { takes_appends: birth.takes_appends },
+                Some(_) => Origin::Ours,
                 None => Origin::Foreign,
             },
             is_held: self.is_held_elsewhere(on_disk.birth.as_ref()),
@@ -183,7 +183,7 @@ impl Shared {
     fn lease_facts(&self, session: &SessionId, run: &RunId, birth: &Birth, end: JournalEnd) -> Option<LeaseFacts> {
         let seconds = birth.lease_seconds?;
         let known = self.liveness.known(session, run).and_then(|known| known.lease);
-        if let Some(lease) = known.or_else(|| self.liveness.awake_lease(seconds, None)) {
+        if let Some(lease) = known.or_else(|| self.liveness.granted_lease(seconds)) {
             return Some(lease);
         }
         let signs = [end.last_event_at.unwrap_or(0.0), birth.begun_at, birth.renewed_at.unwrap_or(0.0)];

@@ -34,8 +34,8 @@ pub(crate) enum Journal {
 /// Where a run comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// This program began it. A run that takes no more appends can have no producer: the machine was restarted since.
-    Ours { takes_appends: bool },
+    /// This program began it.
+    Ours,
     /// Another program began it, or its record is lost.
     Foreign,
 }
@@ -103,18 +103,22 @@ pub(crate) fn judge(facts: &RunFacts, now: &Now) -> Liveness {
     if facts.is_held {
         return Liveness::Live { for_at_most: None };
     }
+    // A journal that a turn waits for may still appear; any other one was removed.
+    if facts.journal == Journal::Missing && !facts.is_awaited {
+        return Liveness::Gone;
+    }
     let left = lease_left(facts, now).max(grace_left(facts, now));
     match (left, facts.origin, facts.journal) {
         (Some(left), ..) => Liveness::Live { for_at_most: Some(left) },
         (None, _, Journal::Missing) => Liveness::Gone,
         (None, Origin::Foreign, _) => Liveness::Foreign,
-        (None, Origin::Ours { .. }, _) => Liveness::Orphaned,
+        (None, Origin::Ours, _) => Liveness::Orphaned,
     }
 }
 
 /// How much of its lease a producer has left; none if it has lapsed, or there is none.
 fn lease_left(facts: &RunFacts, now: &Now) -> Option<Duration> {
-    let lease = facts.lease.filter(|_| facts.origin == Origin::Ours { takes_appends: true })?;
+    let lease = facts.lease.filter(|_| facts.origin == Origin::Ours)?;
     let length = duration(lease.seconds);
     match lease.last_sign {
         LastSign::Awake(at) => (at + length).checked_sub(now.awake),
@@ -128,12 +132,8 @@ fn lease_left(facts: &RunFacts, now: &Now) -> Option<Duration> {
 
 /// How much of its grace a run has left. A run of another program has one while a turn waits for it.
 fn grace_left(facts: &RunFacts, now: &Now) -> Option<Duration> {
-    let may_begin = match facts.origin {
-        Origin::Ours { takes_appends } => takes_appends,
-        Origin::Foreign => facts.is_awaited,
-    };
     let left = match facts.began {
-        _ if !may_begin => None,
+        _ if facts.origin == Origin::Foreign && !facts.is_awaited => None,
         Began::Awake(at) => (at + now.grace).checked_sub(now.awake),
         Began::Wall(at) => wall_grace_left(at, facts.lease.is_some(), now),
         Began::Unknown => None,

@@ -4,8 +4,6 @@ use std::time::Duration;
 
 use super::{Began, Journal, LastSign, LeaseFacts, Liveness, Now, Origin, RunFacts, judge};
 
-const OURS: Origin = Origin::Ours { takes_appends: true };
-const FENCED: Origin = Origin::Ours { takes_appends: false };
 const NOW: Now =
     Now { awake: Duration::from_secs(500), wall: 10_000.0, holder_began: 9_500.0, grace: Duration::from_secs(30) };
 
@@ -13,7 +11,7 @@ const NOW: Now =
 const DEAD: RunFacts = RunFacts {
     is_session_deleted: false,
     journal: Journal::Unsealed,
-    origin: OURS,
+    origin: Origin::Ours,
     is_held: false,
     is_awaited: true,
     lease: None,
@@ -49,7 +47,6 @@ fn what_the_journal_and_the_session_say_comes_first() {
         ("whatever its lease says", RunFacts { lease, ..sealed }, Liveness::Sealed),
         ("and if a handle holds it", RunFacts { is_held: true, ..sealed }, Liveness::Sealed),
         ("also another program's", RunFacts { origin: Origin::Foreign, ..sealed }, Liveness::Sealed),
-        ("also one of an earlier boot", RunFacts { origin: FENCED, ..sealed }, Liveness::Sealed),
         ("a deleted session has no runs", RunFacts { is_session_deleted: true, ..DEAD }, Liveness::Gone),
         ("not even held", RunFacts { is_session_deleted: true, is_held: true, ..DEAD }, Liveness::Gone),
         ("not even sealed", RunFacts { is_session_deleted: true, ..sealed }, Liveness::Gone),
@@ -126,16 +123,6 @@ fn a_run_with_a_lease_is_dead_when_its_lease_has_lapsed_and_30_s_have_passed_sin
 }
 
 #[test]
-fn a_run_of_an_earlier_boot_takes_no_appends_and_is_orphaned_at_once() {
-    let fenced = RunFacts { origin: FENCED, ..DEAD };
-    check(&[
-        ("whatever its lease says", RunFacts { lease: awake_lease(60.0, 490), ..fenced }, Liveness::Orphaned),
-        ("and its grace", RunFacts { began: Began::Wall(9_999.0), ..fenced }, Liveness::Orphaned),
-        ("without a journal it is gone", RunFacts { journal: Journal::Missing, ..fenced }, Liveness::Gone),
-    ]);
-}
-
-#[test]
 fn a_run_of_another_program_is_live_for_the_grace_of_the_turn_that_waits_for_it() {
     let theirs = RunFacts { origin: Origin::Foreign, ..DEAD };
     let young = RunFacts { began: Began::Wall(9_980.0), ..theirs };
@@ -157,5 +144,12 @@ fn a_dead_run_of_ours_without_events_is_orphaned_and_without_a_journal_gone() {
         ("empty", RunFacts { journal: Journal::Empty, ..DEAD }, Liveness::Orphaned),
         ("missing", RunFacts { journal: Journal::Missing, ..DEAD }, Liveness::Gone),
         ("no turn waits", RunFacts { is_awaited: false, ..DEAD }, Liveness::Orphaned),
+    ]);
+    let removed = RunFacts { journal: Journal::Missing, is_awaited: false, began: Began::Wall(9_999.0), ..DEAD };
+    let awaited = RunFacts { is_awaited: true, ..removed };
+    check(&[
+        ("one that was removed is gone at once", removed, Liveness::Gone),
+        ("whatever its lease says", RunFacts { lease: awake_lease(60.0, 490), ..removed }, Liveness::Gone),
+        ("one that a turn waits for may still appear", awaited, live(29)),
     ]);
 }

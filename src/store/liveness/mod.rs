@@ -14,4 +14,5 @@ pub use self::judge::Liveness;
 pub(crate) use self::judge::{Began, Journal, LastSign, LeaseFacts, Now, Origin, RunFacts, judge};
 pub use self::registry::KeptAlive;
 pub(super) use self::registry::{Lease, Registry, Waiting};
+pub(super) use self::seal::Examined;
 pub(super) use self::timer::TimerThread;

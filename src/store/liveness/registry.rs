@@ -12,6 +12,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use super::judge::{Began, LastSign, LeaseFacts};
 use super::timer::PAUSE_AFTER;
 use crate::awake::{AwakeClock, AwakeOptions};
+use crate::clock::Clock;
 use crate::journal::AppendWaker;
 use crate::model::{RunId, SessionId};
 use crate::store::{Options, StoreError};
@@ -32,9 +33,9 @@ pub(in crate::store) struct Lease {
 }
 
 impl Lease {
-    /// Notes a sign of life at this awake time.
-    pub(in crate::store) fn renew(&self, awake: Duration) {
-        self.last_sign_micros.fetch_max(micros(awake), Ordering::Relaxed);
+    /// Notes a sign of life at this time of [`Registry::sign_time`].
+    pub(in crate::store) fn renew(&self, at: Duration) {
+        self.last_sign_micros.fetch_max(micros(at), Ordering::Relaxed);
     }
 
     fn last_sign(&self) -> Duration {
@@ -91,7 +92,10 @@ pub(super) struct State {
 
 /// All that this process knows of live runs.
 pub(in crate::store) struct Registry {
+    /// The timer's clock, and the clock of leases in a process that serves outside producers.
     pub(super) clock: AwakeClock,
+    /// The clock of leases in a process that does not.
+    wall: Arc<dyn Clock>,
     /// Whether this process serves outside producers: then every lease is granted anew at its start and after a pause.
     grants_leases: bool,
     state: Mutex<State>,
@@ -149,12 +153,27 @@ impl Registry {
             false => AwakeOptions { gap_max: Duration::MAX, wall: None },
         };
         let clock = AwakeClock::new(options.steady.clone(), awake);
-        Registry { clock, grants_leases, state: Mutex::default(), changed: Condvar::new() }
+        let (wall, state, changed) = (options.clock.clone(), Mutex::default(), Condvar::new());
+        Registry { clock, wall, grants_leases, state, changed }
     }
 
-    /// How long this process was awake since the store was opened.
-    pub(in crate::store) fn awake(&self) -> Duration {
-        self.clock.now()
+    /// What time it is for leases: awake time in a process that serves outside producers, else the wall clock's.
+    pub(in crate::store) fn sign_time(&self) -> Duration {
+        match self.grants_leases {
+            true => self.clock.now(),
+            false => Duration::from_micros(self.wall.now().micros() as u64),
+        }
+    }
+
+    /// The same, and since when all leases are granted.
+    fn sign_time_and_grant(&self) -> (Duration, Duration) {
+        match self.grants_leases {
+            true => {
+                let look = self.clock.look();
+                (look.awake, look.pause_ended)
+            }
+            false => (self.sign_time(), Duration::ZERO),
+        }
     }
 
     pub(super) fn grants_leases(&self) -> bool {
@@ -172,8 +191,18 @@ impl Registry {
         let (is_held, lease) = (entry.holders > 0, entry.lease.clone());
         drop(state);
         let began = lease.as_ref().map(|lease| lease.began);
-        let facts = |lease: Arc<Lease>| self.awake_lease(lease.seconds, Some(lease.last_sign()));
-        Some(Known { is_held, lease: lease.and_then(facts), began })
+        let lease = lease.map(|lease| self.lease_facts(&lease));
+        Some(Known { is_held, lease, began })
+    }
+
+    /// A lease that this process has heard of, from the last sign of life or the moment that all leases were granted.
+    fn lease_facts(&self, lease: &Lease) -> LeaseFacts {
+        let (seconds, last_sign) = (lease.seconds, lease.last_sign());
+        let last_sign = match self.grants_leases {
+            true => LastSign::Awake(last_sign.max(self.clock.look().pause_ended)),
+            false => LastSign::Wall(last_sign.as_secs_f64()),
+        };
+        LeaseFacts { seconds, last_sign }
     }
 
     /// Whether only the files say when the producer of a run with a lease last gave a sign of life.
@@ -181,12 +210,11 @@ impl Registry {
         !self.grants_leases && self.known(session, run).is_none_or(|known| known.lease.is_none())
     }
 
-    /// A lease as it counts in this process: from the last sign of life, or from the moment that this process granted it.
-    /// None where neither is known: then the files say when the last sign was.
-    pub(in crate::store) fn awake_lease(&self, seconds: f64, last_sign: Option<Duration>) -> Option<LeaseFacts> {
-        let granted = self.grants_leases.then(|| self.clock.look().pause_ended);
-        let last_sign = LastSign::Awake(last_sign.max(granted)?);
-        Some(LeaseFacts { seconds, last_sign })
+    /// The lease of a run that this process has not heard of, if it grants leases. If not, the files say when the last sign
+    /// was.
+    pub(in crate::store) fn granted_lease(&self, seconds: f64) -> Option<LeaseFacts> {
+        let last_sign = LastSign::Awake(self.clock.look().pause_ended);
+        self.grants_leases.then_some(LeaseFacts { seconds, last_sign })
     }
 
     /// Lets a run count as live while the guard lives.
@@ -197,11 +225,11 @@ impl Registry {
     }
 
     fn release(&self, key: &RunKey, renews_lease: bool) {
-        let now = self.clock.now();
+        let (now, sign) = (self.clock.now(), self.sign_time());
         let mut state = self.state.lock();
         if let Some(entry) = state.find(key) {
             entry.holders -= 1;
-            entry.lease.iter().filter(|_| renews_lease).for_each(|lease| lease.renew(now));
+            entry.lease.iter().filter(|_| renews_lease).for_each(|lease| lease.renew(sign));
         }
         state.schedule(key, now);
         state.tidy(key);
@@ -217,17 +245,21 @@ impl Registry {
         seconds: f64,
         began: Option<f64>,
     ) -> Arc<Lease> {
-        let look = self.clock.look();
+        let (now, granted) = self.sign_time_and_grant();
+        let just_now = || match self.grants_leases {
+            true => Began::Awake(now),
+            false => Began::Wall(now.as_secs_f64()),
+        };
         let mut state = self.state.lock();
-        state.sweep_leases(look.awake, look.pause_ended);
+        state.sweep_leases(now, granted);
         let entry = state.entry(session, run);
-        let began = began.map_or(Began::Awake(look.awake), Began::Wall);
+        let began = began.map_or_else(just_now, Began::Wall);
         let fresh = || Arc::new(Lease { seconds, began, last_sign_micros: AtomicU64::new(0) });
         let lease = entry.lease.get_or_insert_with(fresh).clone();
-        lease.renew(look.awake);
+        lease.renew(now);
         if self.grants_leases {
             // Lists are told when it has lapsed.
-            state.schedule(&(session.clone(), run.clone()), look.awake + Duration::from_secs_f64(seconds));
+            state.schedule(&(session.clone(), run.clone()), now + Duration::from_secs_f64(seconds));
         }
         drop(state);
         self.changed.notify_all();
@@ -255,8 +287,8 @@ impl Registry {
         }
         let leases: Vec<Arc<Lease>> = runs.values().filter_map(|entry| entry.lease.clone()).collect();
         drop(state);
-        let look = self.clock.look();
-        leases.iter().any(|lease| lease.holds_at(look.awake, look.pause_ended))
+        let (now, granted) = self.sign_time_and_grant();
+        leases.iter().any(|lease| lease.holds_at(now, granted))
     }
 
     /// Registers a reader that waits for a run. It is woken when the run may be over, and when this process opens the run's

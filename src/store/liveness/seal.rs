@@ -70,6 +70,7 @@ impl Shared {
         if journal.seal() != Seal::Open {
             return self.save_hidden_end(lock, session, run);
         }
+        self.announce_end(lock, &journal)?;
         let ended = journal.append(&[Event::end(RunEnd::InterruptedByCrash)], Durability::Durable)?;
         let saved = ended.ticket.wait().map_err(StoreError::from).and_then(|_| {
             self.meter().dead_runs_closed.add(1);

@@ -150,7 +150,6 @@ impl Shared {
         let (next, is_over) = match self.examine(session, run) {
             Ok(Examined::Waits(time)) => (time.map_or(every, |time| (time + AFTER_LAPSE).min(every)), false),
             Ok(Examined::Over) => (every, true),
-            Err(error) if error.storage().is_some() => (FAILED_RETRY, false),
             Err(error) => {
                 self.liveness.report(key, error);
                 (FAILED_RETRY, false)
