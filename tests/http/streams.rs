@@ -302,7 +302,7 @@ fn a_deleted_session_ends_the_streams_of_its_runs() {
     coming.event().unwrap();
     house.send(&ask("DELETE", "/v1/sessions/a")).expect(204);
     let rest = coming.events();
-    assert_eq!((rest.len(), rest[0].name.as_str(), rest[0].json()["state"].clone()), (1, "end", json!("foreign")));
+    assert_eq!((rest.len(), rest[0].name.as_str(), rest[0].json()["state"].clone()), (1, "end", json!("gone")));
 }
 
 #[test]
@@ -355,7 +355,7 @@ fn a_run_of_another_program_that_nobody_goes_on_with_ends_for_who_waits_and_is_l
     std::fs::write(folder.join("theirs.jsonl"), line).unwrap();
     let events = house.follow("a", "theirs", "").events();
     assert_eq!(events.iter().map(|event| event.name.as_str()).collect::<Vec<_>>(), ["token", "end"]);
-    assert_eq!(events[1].json()["state"], "gone");
+    assert_eq!(events[1].json()["state"], "foreign");
     assert_eq!(std::fs::read_to_string(folder.join("theirs.jsonl")).unwrap(), line);
 }
 
