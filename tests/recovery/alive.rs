@@ -1,6 +1,9 @@
 //! Who is alive: runs that somebody holds, producers whose lease has not lapsed, and turns within their grace.
 
-use lastword::{After, Event, NewSession, Outcome, Run, Store, UserTurn};
+use std::time::Duration;
+
+use lastword::model::SessionState;
+use lastword::{After, Change, Event, Liveness, NewSession, Outcome, Run, Store, UserTurn};
 use serde_json::json;
 
 use crate::scene::{BEGAN, RUN, Scene, contents, id, markers, run};
@@ -150,4 +153,121 @@ fn a_follower_never_closes_a_journal_that_is_empty_or_not_ours() {
         assert_eq!(seen.len(), events, "{seen:?}");
         assert_eq!(std::fs::read(scene.root.join(format!("_run_journal/talk/{name}.jsonl"))).unwrap(), before.unwrap());
     }
+}
+
+/// The names of a run's events as a follower sees them, to the end.
+fn follow(store: &Store) -> Vec<String> {
+    store.follow(&id(), &run(RUN), After::Start).unwrap().map(|event| event.unwrap().name).collect()
+}
+
+#[test]
+fn a_dead_run_that_was_read_ends_for_its_followers() {
+    for lease in [None, Some(20.0)] {
+        let scene = Scene::new();
+        let (store, run) = begun(&scene, lease);
+        // A handle of the producer's run may well be open still.
+        let _open = lease.map(|_| run.clone());
+        drop(run);
+        scene.wait(31);
+        assert!(!is_pending(&store), "the read recovers the turn");
+        assert_eq!(store.liveness(&id(), &crate::scene::run(RUN)).unwrap(), Liveness::Orphaned);
+        assert_eq!(follow(&store), ["token", "apperror"], "{lease:?}");
+        let session = store.get_session(&id()).unwrap();
+        assert_eq!((contents(&session).len(), markers(&session).len()), (2, 1), "{:?}", contents(&session));
+    }
+}
+
+#[test]
+fn a_run_that_no_reader_waits_for_is_not_sealed_and_takes_late_events() {
+    let scene = Scene::new();
+    let (store, run) = begun(&scene, Some(20.0));
+    scene.wait(1_000);
+    assert!(!is_pending(&store));
+    run.append(Event::token("side.")).unwrap();
+    assert_eq!(contents(&store.get_session(&id()).unwrap()), ["Where to?", "To the seaside."]);
+    assert_eq!(store.liveness(&id(), run.id()).unwrap(), Liveness::Live { for_at_most: Some(Duration::from_secs(20)) });
+    run.finish(Outcome::Completed).unwrap();
+    assert_eq!((markers(&store.get_session(&id()).unwrap()).len(), follow(&store).len()), (0, 3));
+}
+
+#[test]
+fn a_reader_that_waits_is_woken_when_the_run_is_let_go_and_when_it_is_opened_again() {
+    let scene = Scene::new();
+    let (store, run) = begun(&scene, None);
+    let (told, heard) = std::sync::mpsc::channel();
+    let following = store.follow(&id(), run.id(), After::Start).unwrap();
+    let reader = std::thread::spawn(move || following.for_each(|event| told.send(event.unwrap().name).unwrap()));
+    let next = || heard.recv_timeout(Duration::from_secs(3)).unwrap();
+    assert_eq!(next(), "token");
+    drop(run);
+    let again = store.resume_run(&id(), &crate::scene::run(RUN)).unwrap();
+    again.append(Event::token("side")).unwrap();
+    assert_eq!(next(), "token");
+    scene.wait(31);
+    drop(again);
+    assert_eq!(next(), "apperror");
+    reader.join().unwrap();
+}
+
+#[test]
+fn a_list_says_that_an_answer_was_interrupted_as_soon_as_its_lease_has_lapsed() {
+    let scene = Scene::new();
+    let (store, run) = begun(&scene, Some(60.0));
+    let state = || store.list_page(None, 10).unwrap().sessions[0].state;
+    assert_eq!(state(), SessionState::Answering);
+    scene.wait(61);
+    assert_eq!(state(), SessionState::Interrupted);
+    run.append(Event::token("side.")).unwrap();
+    assert_eq!(state(), SessionState::Answering, "its producer is back");
+    run.finish(Outcome::Completed).unwrap();
+    assert_eq!(state(), SessionState::Idle);
+}
+
+/// What a session's stream shows, run by run.
+fn stream(store: &Store) -> Vec<(String, u64, Option<u64>)> {
+    let segments = store.segments(&id()).unwrap().into_iter();
+    segments.map(|segment| (segment.run.to_string(), segment.after_seq, segment.until_seq)).collect()
+}
+
+#[test]
+fn a_run_that_goes_on_after_another_one_began_has_a_place_after_it() {
+    let scene = Scene::new();
+    let (store, late) = begun(&scene, Some(20.0));
+    scene.wait(31);
+    let heard = std::sync::Arc::new(parking_lot::Mutex::new(Vec::new()));
+    store.on_change({
+        let heard = heard.clone();
+        move |change| match change {
+            Change::Begun { run, .. } => heard.lock().push(format!("begun {run}")),
+            Change::Continued { run, after_seq, .. } => heard.lock().push(format!("{run} after {after_seq}")),
+            Change::Resumed(_, run) => heard.lock().push(format!("resumed {run}")),
+            _ => {}
+        }
+    });
+    let second = store.begin_run(&id(), UserTurn::text("And then?").with_run(run("second"))).unwrap();
+    second.append(Event::token("Home.")).unwrap();
+    for word in ["side", "!"] {
+        late.append(Event::token(word)).unwrap();
+    }
+    second.finish(Outcome::Completed).unwrap();
+    let own = |after, until| (RUN.to_owned(), after, until);
+    let expected = [own(0, Some(1)), ("second".to_owned(), 0, None), own(1, None)];
+    assert_eq!(stream(&store), expected);
+    // An empty run, left by the readers that were told so, and then by another run.
+    let empty = store.begin_run(&id(), UserTurn::text("Well?").with_run(run("empty"))).unwrap();
+    drop(empty);
+    scene.wait(31);
+    let third = store.begin_run(&id(), UserTurn::text("Hello?").with_run(run("third"))).unwrap();
+    let empty = store.resume_run(&id(), &run("empty")).unwrap();
+    empty.append(Event::token("Yes.")).unwrap();
+    late.append(Event::token("?")).unwrap();
+    third.finish(Outcome::Completed).unwrap();
+    let order: Vec<String> = stream(&store).into_iter().map(|(run, after, _)| format!("{run}:{after}")).collect();
+    assert_eq!(order, ["run-1:0", "second:0", "run-1:1", "empty:0", "third:0", "empty:0", "run-1:3"]);
+    let told = ["begun second", "run-1 after 1", "begun empty", "begun third", "empty after 0", "run-1 after 3"];
+    assert_eq!(*heard.lock(), told);
+    drop((late, second, third, empty, store));
+    let again: Vec<String> =
+        stream(&scene.open()).into_iter().map(|(run, after, _)| format!("{run}:{after}")).collect();
+    assert_eq!(again, order, "the order is stored");
 }
