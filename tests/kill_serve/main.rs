@@ -5,14 +5,18 @@
 #![allow(clippy::disallowed_methods, reason = "a test of processes waits in real time, with deadlines")]
 
 mod command_line;
+mod conversation;
 #[path = "../kill_append/data.rs"]
 #[allow(dead_code, reason = "not every command is given here")]
 mod data;
 mod dice;
 mod doors;
+mod event_source;
 mod every_step;
+mod fake_clock;
 mod host;
 mod leases;
+mod liveness;
 mod logs;
 mod objects;
 mod own_runner;
