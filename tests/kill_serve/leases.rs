@@ -1,4 +1,4 @@
-//! Producers outside that die, and those that come back: who waits is told in bounded time, and who is alive loses nothing.
+//! Outside producers that die, and those that come back: readers are told in bounded time, and a live producer loses nothing.
 
 use std::time::{Duration, Instant};
 
@@ -13,9 +13,9 @@ use crate::watchers::{watch_run, watch_session};
 const SESSION: &str = "talk";
 const QUIET: [&str; 2] = ["--log", "warn"];
 
-/// The longest pause between two looks of those who wait, and some time for a slow machine.
+/// Timers, and some time for a slow machine.
 const LOOK: Duration = Duration::from_secs(8);
-/// A run that was begun in this process is not given up before.
+/// A run is not dead before this much time has passed since it began.
 const GRACE: Duration = Duration::from_secs(30);
 
 fn words(texts: &[&str]) -> EventBatch {
@@ -32,53 +32,45 @@ async fn say_something(client: &Client, session: &SessionId, run: &RunId, lease_
     }
 }
 
+/// The two ways to die take the same time, so they are waited for together.
 #[test]
-fn a_producer_that_died_before_the_server_did_is_given_up_when_its_lease_lapses() {
-    let mut host = Host::start(&QUIET);
-    let (runtime, client) = (runtime(), host.client());
-    let (session, run) = (session_id(SESSION), run_id("r1"));
-    runtime.block_on(say_something(&client, &session, &run, 2.0, &["Ans ", "Meer."]));
-    let said = Instant::now();
-    let of_run = runtime.spawn(watch_run(client.clone(), session.clone(), run.clone()));
-    let of_session = runtime.spawn(watch_session(client.clone(), session.clone(), run.clone()));
-    std::thread::sleep(Duration::from_millis(300));
-    host.kill();
-    host.revive();
-    let seen = runtime.block_on(in_time("the run is closed", Duration::from_secs(2) + LOOK, of_run)).expect("it sees");
-    let ended = seen.ended_at.expect("it has ended").duration_since(said);
-    assert!(ended > Duration::from_millis(1_800), "it was given up within its lease, after {ended:?}");
-    let of_session = runtime.block_on(in_time("the session says so", LOOK, of_session)).expect("it sees");
-    let late = runtime.block_on(async { client.producer(&session, &run, 2).append(words(&["Zu spät."])).await });
-    assert_eq!(late.expect_err("it is too late").code(), Some("sealed"));
-    let shown = runtime.block_on(read(&client, &session));
-    host.stop();
-    let lines = journal(&host.data, SESSION, "r1");
-    assert_eq!(names(&lines), ["token", "token", "apperror"]);
-    [&seen, &of_session].iter().for_each(|seen| check_seen(seen, &run, &lines));
-    check_transcript(&shown, &[("Wohin?", &lines)]);
-    check_directory(&host.data);
-}
-
-#[test]
-fn a_producer_that_dies_while_the_server_lives_is_given_up_after_the_grace() {
-    let mut host = Host::start(&QUIET);
-    let (runtime, client) = (runtime(), host.client());
+fn a_producer_that_dies_is_given_up_when_its_lease_has_lapsed_and_30_s_have_passed_since_its_run_began() {
+    let (runtime, mut host, mut restarted) = (runtime(), Host::start(&QUIET), Host::start(&QUIET));
     let (session, run, silent) = (session_id(SESSION), run_id("r1"), session_id("silent"));
+    let (client, other) = (host.client(), restarted.client());
+    let began = Instant::now();
     runtime.block_on(say_something(&client, &session, &run, 1.0, &["Ans ", "Meer."]));
     runtime.block_on(say_something(&client, &silent, &run, 1.0, &[]));
-    let began = Instant::now();
-    let watch = |session: &SessionId| runtime.spawn(watch_run(client.clone(), session.clone(), run.clone()));
-    let (of_run, of_silent) = (watch(&session), watch(&silent));
-    let seen = runtime.block_on(in_time("the run is closed", GRACE + LOOK, of_run)).expect("it sees");
-    let ended = seen.ended_at.expect("it has ended").duration_since(began);
-    assert!(ended > GRACE - Duration::from_secs(2), "it was given up within the grace, after {ended:?}");
-    let of_silent = runtime.block_on(in_time("the silent run is let go", LOOK, of_silent)).expect("it sees");
+    runtime.block_on(say_something(&other, &session, &run, 2.0, &["Ans ", "Meer."]));
+    let watch = |client: &Client, of: &SessionId| runtime.spawn(watch_run(client.clone(), of.clone(), run.clone()));
+    let (of_run, of_silent, of_restarted) =
+        (watch(&client, &session), watch(&client, &silent), watch(&other, &session));
+    let of_session = runtime.spawn(watch_session(other.clone(), session.clone(), run.clone()));
+    std::thread::sleep(Duration::from_millis(300));
+    restarted.kill();
+    restarted.revive();
+    let all = [of_run, of_silent, of_restarted, of_session].map(|watching| {
+        let seen = runtime.block_on(in_time("the run ends", GRACE + LOOK, watching)).expect("it sees");
+        let lived = seen.ended_at.expect("it has ended").duration_since(began);
+        assert!(lived > GRACE - Duration::from_millis(500), "it was given up within the grace, after {lived:?}");
+        seen
+    });
+    let [of_run, of_silent, of_restarted, of_session] = &all;
     assert!(of_silent.of(&run).is_empty(), "{of_silent:?}");
-    let shown = runtime.block_on(read(&client, &session));
-    host.stop();
-    let lines = journal(&host.data, SESSION, "r1");
-    check_seen(&seen, &run, &lines);
-    check_transcript(&shown, &[("Wohin?", &lines)]);
+    assert_eq!(of_silent.ends[0].state, "orphaned");
+    for (host, client, seen) in
+        [(&mut host, &client, &[of_run][..]), (&mut restarted, &other, &[of_restarted, of_session])]
+    {
+        let late = runtime.block_on(async { client.producer(&session, &run, 2).append(words(&["Zu spät."])).await });
+        assert_eq!(late.expect_err("it is too late").code(), Some("sealed"));
+        let shown = runtime.block_on(read(client, &session));
+        host.stop();
+        let lines = journal(&host.data, SESSION, "r1");
+        assert_eq!(names(&lines), ["token", "token", "apperror"]);
+        seen.iter().for_each(|seen| check_seen(seen, &run, &lines));
+        check_transcript(&shown, &[("Wohin?", &lines)]);
+    }
+    check_directory(&restarted.data);
 }
 
 #[test]
@@ -94,7 +86,7 @@ fn a_producer_that_goes_on_within_its_lease_loses_nothing() {
         host.kill();
         host.revive();
         std::thread::sleep(Duration::from_millis(700));
-        // Whoever reads meanwhile leaves a live run alone.
+        // A read meanwhile leaves a live run alone.
         let shown = runtime.block_on(read(&client, &session));
         assert_eq!(shown["active_stream_id"], "r1");
         let appended = runtime.block_on(producer.append(words(&[word])));
@@ -134,9 +126,9 @@ fn a_producer_that_says_that_it_is_alive_may_be_silent_for_longer_than_its_lease
     check_seen(&seen, &run, &journal(&host.data, SESSION, "r1"));
 }
 
-/// Whoever has seen the last event and not that it was the last is told how the run ended.
+/// A reader that has seen the last event, and not that it was the last, is told how the run ended.
 #[test]
-fn a_follower_that_comes_back_behind_the_last_event_is_told_how_the_run_ended() {
+fn a_follower_that_comes_back_after_the_last_event_is_told_how_the_run_ended() {
     let mut host = Host::start(&QUIET);
     let (runtime, client) = (runtime(), host.client());
     let (session, run) = (session_id(SESSION), run_id("r1"));
