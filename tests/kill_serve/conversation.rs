@@ -90,7 +90,7 @@ impl Conversation {
         self.rows().await.iter().any(|(role, _)| role == "notice")
     }
 
-    fn path_of_run(&self, run: &str) -> String {
+    pub(crate) fn path_of_run(&self, run: &str) -> String {
         format!("/v1/sessions/{}/runs/{run}/events", self.session)
     }
 

@@ -4,6 +4,7 @@
 #![cfg(all(target_os = "linux", feature = "cli"))]
 #![allow(clippy::disallowed_methods, reason = "a test of processes waits in real time, with deadlines")]
 
+mod chaos;
 mod command_line;
 mod conversation;
 #[path = "../kill_append/data.rs"]
