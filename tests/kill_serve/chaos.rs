@@ -33,8 +33,9 @@ struct Weather {
     is_enough: AtomicBool,
     /// No producer comes back any more: a run that is reported as orphaned stays so.
     is_settled: AtomicBool,
-    /// Since when every lease counts anew: the last start of the server, or the end of its last pause.
-    granted: Mutex<Instant>,
+    /// When the server was awake: each time since which every lease counts anew (its start, the end of a pause), and when it
+    /// was stopped or killed. The last one has no end yet.
+    awake: Mutex<Vec<(Instant, Option<Instant>)>>,
 }
 
 impl Weather {
@@ -42,8 +43,21 @@ impl Weather {
         self.is_enough.load(Ordering::Relaxed)
     }
 
-    fn grant(&self) {
-        *self.granted.lock() = Instant::now();
+    fn wake(&self) {
+        self.awake.lock().push((Instant::now(), None));
+    }
+
+    fn end_awake(&self) {
+        self.awake.lock().last_mut().into_iter().for_each(|(_, until)| *until = Some(Instant::now()));
+    }
+
+    /// The longest time without a sign of life that the server can have counted since this one.
+    fn longest_silence(&self, last_sign: Instant) -> Duration {
+        let now = Instant::now();
+        let silence = |(since, until): &(Instant, Option<Instant>)| {
+            until.unwrap_or(now).saturating_duration_since(last_sign.max(*since))
+        };
+        self.awake.lock().iter().map(silence).max().unwrap_or_default()
     }
 }
 
@@ -93,7 +107,7 @@ impl Producer {
                 Plan::Dies => return self.produced,
                 Plan::ComesBack => {
                     drop(working.take());
-                    let silence = self.lease.mul_f64(0.3 + self.dice.below(20) as f64 / 10.0);
+                    let silence = self.lease.mul_f64(0.3 + self.dice.below(50) as f64 / 10.0);
                     tokio::time::sleep(silence).await;
                 }
             }
@@ -163,7 +177,7 @@ impl Producer {
     fn check_refusal(&self, error: &ClientError) {
         let run = &self.produced.run;
         assert_eq!(error.code(), Some("sealed"), "{run} of {}: {error}", self.conversation.session);
-        let silence = self.last_sign.max(*self.weather.granted.lock()).elapsed();
+        let silence = self.weather.longest_silence(self.last_sign);
         let session = &self.conversation.session;
         assert!(silence > self.lease, "{run} of {session} was sealed after {silence:?}, its lease is {:?}", self.lease);
     }
@@ -179,20 +193,61 @@ fn note(seen: &Seen, frame: Frame, path: &str) {
     }
 }
 
+/// How a reader is connected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Habit {
+    /// It is connected most of the time, and cut now and then.
+    Stays,
+    /// It comes for a moment and is away for longer, until no more runs begin: meanwhile no reader waits for a run.
+    Visits,
+}
+
+impl Habit {
+    /// How long a connection lasts, if it is cut.
+    fn cut_after(self, dice: &mut Dice) -> Option<Duration> {
+        match self {
+            Habit::Stays => (dice.below(3) == 0).then(|| dice.millis(1_500)),
+            Habit::Visits => Some(dice.millis(500)),
+        }
+    }
+
+    fn is_away_for(self, dice: &mut Dice, weather: &Weather) -> Duration {
+        match self {
+            Habit::Visits if !weather.is_enough() => dice.millis(6_000),
+            _ => Duration::from_millis(50),
+        }
+    }
+}
+
+/// What a reader reads.
+struct Target {
+    address: String,
+    path: String,
+    habit: Habit,
+}
+
 /// Follows a stream over any number of connections, some of which it cuts, until it sees the end that `is_over` looks for.
-async fn follow(address: String, path: String, mut dice: Dice, seen: Seen, is_over: impl Fn(&Frame) -> bool) {
+async fn follow(
+    target: Target,
+    weather: Arc<Weather>,
+    mut dice: Dice,
+    seen: Seen,
+    is_over: impl Fn(&Weather, &Frame) -> bool,
+) {
+    let Target { address, path, habit } = target;
     let mut last_id: Option<String> = None;
     loop {
         if let Ok(mut source) = EventSource::connect(&address, &path, last_id.as_deref()).await {
+            let cut_after = habit.cut_after(&mut dice).filter(|_| habit == Habit::Stays || !weather.is_enough());
             let cut = async {
-                match dice.below(3) {
-                    0 => tokio::time::sleep(dice.millis(1_500)).await,
-                    _ => std::future::pending().await,
+                match cut_after {
+                    Some(time) => tokio::time::sleep(time).await,
+                    None => std::future::pending().await,
                 }
             };
             let reading = async {
                 while let Some(frame) = source.next().await {
-                    let is_over = is_over(&frame);
+                    let is_over = is_over(&weather, &frame);
                     note(&seen, frame, &path);
                     if is_over {
                         return true;
@@ -206,7 +261,7 @@ async fn follow(address: String, path: String, mut dice: Dice, seen: Seen, is_ov
                 return;
             }
         }
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        tokio::time::sleep(habit.is_away_for(&mut dice, &weather)).await;
     }
 }
 
@@ -238,11 +293,11 @@ async fn begin(conversation: &Conversation, run: &str, lease: Duration, weather:
 }
 
 /// Runs of a session one after the other, until it is enough.
-async fn live(conversation: Conversation, weather: Arc<Weather>, mut dice: Dice) -> Vec<Story> {
+async fn live(conversation: Conversation, weather: Arc<Weather>, mut dice: Dice, habit: Habit) -> Vec<Story> {
     let mut stories = Vec::new();
     while !weather.is_enough() {
         let run = format!("r{}", stories.len() + 1);
-        let lease = Duration::from_millis(1_500 + 500 * dice.below(3));
+        let lease = Duration::from_millis(1_000 + 400 * dice.below(3));
         let sent = Instant::now();
         if !begin(&conversation, &run, lease, &weather).await {
             break;
@@ -266,15 +321,15 @@ async fn live(conversation: Conversation, weather: Arc<Weather>, mut dice: Dice)
         let producing = tokio::spawn(producer.work(plan, working));
         let readers = (0..dice.below(3)).map(|_| {
             let seen = Seen::default();
-            let (weather, followed) = (weather.clone(), run.clone());
-            let is_over = move |frame: &Frame| {
+            let followed = run.clone();
+            let is_over = move |weather: &Weather, frame: &Frame| {
                 frame.end().filter(|(of, ..)| *of == followed).is_some_and(|(.., state)| {
                     assert_ne!(state, "gone", "{followed}");
                     state != "orphaned" || weather.is_settled.load(Ordering::Relaxed)
                 })
             };
-            let path = conversation.path_of_run(&run);
-            let following = follow(conversation.address.clone(), path, Dice(dice.roll()), seen.clone(), is_over);
+            let target = Target { address: conversation.address.clone(), path: conversation.path_of_run(&run), habit };
+            let following = follow(target, weather.clone(), Dice(dice.roll()), seen.clone(), is_over);
             (tokio::spawn(following), seen)
         });
         let readers = readers.collect();
@@ -297,29 +352,34 @@ async fn read_on(conversation: Conversation, mut dice: Dice) {
 fn rage(host: &mut Host, clock: &FakeClock, weather: &Weather, dice: &mut Dice, time: Duration) {
     let (until, mut hours) = (Instant::now() + time, 0);
     while Instant::now() < until {
-        std::thread::sleep(Duration::from_millis(200 + dice.below(1_500)));
+        // Leases lapse only in calm weather: a start and a pause grant them anew.
+        let calm = if dice.below(2) == 0 { 5_000 } else { 1_000 };
+        std::thread::sleep(Duration::from_millis(200 + dice.below(calm)));
         if dice.below(3) == 0 {
             let pause = Duration::from_millis(1_500 + dice.below(2_500));
             println!("a pause of {pause:?}");
             host.signal(Signal::STOP);
+            weather.end_awake();
             std::thread::sleep(pause);
-            weather.grant();
+            weather.wake();
             host.signal(Signal::CONT);
         } else {
             hours += i64::from(dice.below(3) > 0);
             println!("killed; the clock is {hours} h ahead");
             host.kill();
+            weather.end_awake();
             std::thread::sleep(dice.millis(400));
             restart(host, clock, weather, hours);
         }
     }
     host.kill();
+    weather.end_awake();
     restart(host, clock, weather, hours + 1);
 }
 
 fn restart(host: &mut Host, clock: &FakeClock, weather: &Weather, hours: i64) {
     clock.set(hours * HOUR);
-    weather.grant();
+    weather.wake();
     host.revive();
 }
 
@@ -410,6 +470,10 @@ fn seq_in(id: &str, run: &str) -> Option<u64> {
     id.strip_prefix(run)?.strip_prefix(':')?.parse().ok()
 }
 
+fn run_of(id: &str) -> &str {
+    id.rsplit_once(':').map_or(id, |(run, _)| run)
+}
+
 /// Every acknowledged event is in the journal once and in order, and nothing else but the end that the server wrote.
 fn check_produced(session: &str, produced: &Produced, lines: &[String]) {
     let Produced { run, texts: said, is_done, refused } = produced;
@@ -438,15 +502,17 @@ fn no_live_producer_is_given_up_and_no_reader_misses_anything_whatever_happens_t
     let weather = Arc::new(Weather {
         is_enough: AtomicBool::new(false),
         is_settled: AtomicBool::new(false),
-        granted: Mutex::new(Instant::now()),
+        awake: Mutex::new(vec![(Instant::now(), None)]),
     });
     let begun = (0..SESSIONS).map(|number| {
         let conversation = runtime.block_on(Conversation::create(&host, &format!("s{number}")));
         let of_session = Seen::default();
-        let (address, path) = (conversation.address.clone(), conversation.path());
-        let following = runtime.spawn(follow(address, path, Dice(dice.roll()), of_session.clone(), |_| false));
+        let habit = if number % 2 == 0 { Habit::Stays } else { Habit::Visits };
+        let target = Target { address: conversation.address.clone(), path: conversation.path(), habit };
+        let following = follow(target, weather.clone(), Dice(dice.roll()), of_session.clone(), |_, _| false);
+        let following = runtime.spawn(following);
         let reading = runtime.spawn(read_on(conversation.clone(), Dice(dice.roll())));
-        let living = runtime.spawn(live(conversation.clone(), weather.clone(), Dice(dice.roll())));
+        let living = runtime.spawn(live(conversation.clone(), weather.clone(), Dice(dice.roll()), habit));
         (conversation, of_session, following, reading, living)
     });
     let begun: Vec<_> = begun.collect();
@@ -478,6 +544,11 @@ fn no_live_producer_is_given_up_and_no_reader_misses_anything_whatever_happens_t
         let done = history.runs.iter().filter(|(produced, _)| produced.is_done).count();
         let refused = history.runs.iter().filter(|(produced, _)| produced.refused.is_some()).count();
         let runs = history.runs.len();
+        let ids: Vec<String> = history.of_session.lock().iter().map(|(id, _)| id.clone()).collect();
+        let changes = ids.windows(2).filter(|pair| run_of(&pair[0]) != run_of(&pair[1])).count();
+        let distinct = ids.iter().map(|id| run_of(id)).collect::<HashSet<_>>().len();
+        let continued = (changes + 1).saturating_sub(distinct);
+        println!("{} continued {continued} times", history.conversation.session);
         println!("{}: {runs} runs, {done} completed, {refused} came back too late", history.conversation.session);
     }
     check_directory(&host.data);
