@@ -280,7 +280,7 @@ fn one_writes_and_any_number_read() {
         assert!(matches!(refused, Err(StorageError::ReadOnly)));
         assert!(reader.create_journal(&session("a"), &run("r"), &Birth::default()).is_err());
         assert!(reader.delete_session(&session("a")).is_err());
-        assert!(matches!(reader.next_order(), Err(StorageError::ReadOnly)));
+        assert!(matches!(reader.next_order(0), Err(StorageError::ReadOnly)));
         let noted = Continuation { after_seq: 1, order: 1 };
         assert!(matches!(reader.note_continuation(&session("a"), &run("r"), noted), Err(StorageError::ReadOnly)));
         assert!(matches!(reader.note_renewal(&session("a"), &run("r"), 1.0), Err(StorageError::ReadOnly)));
@@ -297,7 +297,7 @@ fn numbers_rise_across_openings() {
         for _ in 0..3 {
             let storage = backend.writer();
             for _ in 0..2_000 {
-                let next = storage.next_order().unwrap();
+                let next = storage.next_order(0).unwrap();
                 assert!(last < next, "{}: {next} after {last}", backend.name);
                 last = next;
             }
@@ -311,7 +311,7 @@ fn no_number_is_given_to_two_threads() {
     for backend in backends() {
         let storage = backend.writer();
         let mut given: Vec<u64> = std::thread::scope(|scope| {
-            let take = || (0..500).map(|_| storage.next_order().unwrap()).collect::<Vec<u64>>();
+            let take = || (0..500).map(|_| storage.next_order(0).unwrap()).collect::<Vec<u64>>();
             let takers: Vec<_> = (0..8).map(|_| scope.spawn(take)).collect();
             takers.into_iter().flat_map(|taker| taker.join().unwrap()).collect()
         });
@@ -334,19 +334,19 @@ fn numbers_do_not_repeat_if_the_reservation_is_lost() {
             let path = backend.root.join("_run_order");
             let storage = backend.writer();
             for _ in 1..3_000 {
-                storage.next_order().unwrap();
+                storage.next_order(0).unwrap();
             }
-            let order = Some(storage.next_order().unwrap());
+            let order = Some(storage.next_order(0).unwrap());
             let birth = Birth { order, ..Birth::default() };
             storage.create_journal(&session("a"), &run("r"), &birth).unwrap();
-            let noted = Continuation { after_seq: 0, order: storage.next_order().unwrap() };
+            let noted = Continuation { after_seq: 0, order: storage.next_order(0).unwrap() };
             storage.note_continuation(&session("a"), &run("r"), noted).unwrap();
             drop(storage);
             damage(&backend, &path);
             let storage = backend.writer();
-            assert_eq!(storage.next_order().unwrap(), noted.order + 1, "{}: {what}", backend.name);
+            assert_eq!(storage.next_order(0).unwrap(), noted.order + 1, "{}: {what}", backend.name);
             drop(storage);
-            let next = backend.writer().next_order().unwrap();
+            let next = backend.writer().next_order(0).unwrap();
             assert_eq!(next, noted.order + 1 + 1024, "{}: {what}: and it is whole again", backend.name);
         }
     }
@@ -357,12 +357,12 @@ fn numbers_do_not_repeat_if_the_reservation_is_lost() {
 fn numbers_do_not_repeat_if_a_record_is_damaged_as_well() {
     for backend in backends() {
         let storage = backend.writer();
-        let order = storage.next_order().unwrap();
+        let order = storage.next_order(0).unwrap();
         storage.create_journal(&session("a"), &run("r"), &Birth { order: Some(order), ..Birth::default() }).unwrap();
         drop(storage);
         overwrite(&backend, &backend.root.join("_run_journal/a/_r.run"), b"garbage");
         backend.disk.remove_file(&backend.root.join("_run_order")).unwrap();
-        assert!(backend.writer().next_order().unwrap() > 1 << 32, "{}", backend.name);
+        assert!(backend.writer().next_order(0).unwrap() > 1 << 32, "{}", backend.name);
     }
 }
 
@@ -371,11 +371,11 @@ fn a_birth_tells_the_places_of_a_run() {
     for backend in backends() {
         let storage = backend.writer();
         let (a, r) = (session("a"), run("r"));
-        let order = storage.next_order().unwrap();
+        let order = storage.next_order(0).unwrap();
         storage.create_journal(&a, &r, &Birth { begun_at: 5.0, order: Some(order), ..Birth::default() }).unwrap();
         let expected = Birth { begun_at: 5.0, order: Some(order), takes_appends: true, ..Birth::default() };
         assert_eq!(storage.birth(&a, &r).unwrap(), Some(expected.clone()), "{}", backend.name);
-        let continued = [3, 7].map(|after_seq| Continuation { after_seq, order: storage.next_order().unwrap() });
+        let continued = [3, 7].map(|after_seq| Continuation { after_seq, order: storage.next_order(0).unwrap() });
         for noted in continued {
             storage.note_continuation(&a, &r, noted).unwrap();
         }
@@ -401,7 +401,7 @@ fn a_run_of_another_program_gets_a_place_when_it_goes_on() {
         storage.create_journal(&session("a"), &run("ours"), &Birth::default()).unwrap();
         let path = backend.root.join("_run_journal/a/theirs.jsonl");
         backend.disk.open(&path, Access::CreateNew).unwrap().write_at(b"{\"seq\":1}\n", 0).unwrap();
-        let noted = Continuation { after_seq: 1, order: storage.next_order().unwrap() };
+        let noted = Continuation { after_seq: 1, order: storage.next_order(0).unwrap() };
         storage.note_continuation(&session("a"), &run("theirs"), noted).unwrap();
         assert_eq!(storage.birth(&session("a"), &run("theirs")).unwrap(), None, "{}", backend.name);
         storage.open_journal(&session("a"), &run("theirs")).unwrap();

@@ -52,10 +52,17 @@ fn print(store: &Store, session: &SessionId, run: &RunId, after_seq: u64) -> Res
 
 fn follow(store: &Store, session: &SessionId, run: &RunId, after_seq: u64) -> Result<(), Failure> {
     let after = if after_seq == 0 { After::Start } else { After::Seq(after_seq) };
-    for event in store.follow(session, run, after)? {
+    let mut following = store.follow(session, run, after)?;
+    for event in following.by_ref() {
         let event = event?;
         let mut out = io::stdout().lock();
         writeln!(out, "{}", event.line).and_then(|()| out.flush()).map_err(Failure::output)?;
+    }
+    match following.ended()? {
+        Some(state) if state.end().is_none() => {
+            output::aside(&format!("run {run} of session {session} is over without an end: {state}"));
+        }
+        _ => {}
     }
     Ok(())
 }

@@ -42,7 +42,7 @@ impl RunLook {
         let facts = RunFacts {
             is_session_deleted: false,
             journal: if self.look.end.seal.is_sealed() { Journal::Sealed } else { Journal::Unsealed },
-            origin: Origin::Ours,
+            origin: Origin::Ours { takes_appends: true },
             is_held: false,
             is_awaited: true,
             lease: lease_seconds.map(lease),

@@ -59,7 +59,7 @@ pub(super) fn segments_by(
 ) -> Result<Vec<Segment>, StorageError> {
     let mut placed = Vec::new();
     for run in storage.journals(session)? {
-        let birth = storage.birth(session, &run)?;
+        let birth = readable_birth(storage, session, &run)?;
         let time = match &birth {
             Some(birth) if birth.order.is_some() || by == UnnumberedBy::Beginning => birth.begun_at,
             _ => first_event_at(storage, session, &run)?,
@@ -67,6 +67,14 @@ pub(super) fn segments_by(
         placed.extend(segments_of(run, time, &birth.unwrap_or_default()));
     }
     Ok(in_stream_order(placed))
+}
+
+/// What was noted of a run. A record that cannot be read costs the session no other run.
+fn readable_birth(storage: &Arc<dyn Storage>, session: &SessionId, run: &RunId) -> Result<Option<Birth>, StorageError> {
+    match storage.birth(session, run) {
+        Err(error) if error.is_of_one_object() => Ok(None),
+        birth => birth,
+    }
 }
 
 /// The segments of one run. A continuation that does not come after the one before it is left out.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::reader::JournalReader;
 use crate::format::{EventRef, Record};
+use crate::limits::SEQ_MAX;
 use crate::model::{RunEnd, RunId, SessionId, text_of};
 use crate::storage::{Seal, Storage, StorageError};
 
@@ -124,6 +125,16 @@ pub fn summarize(
     summarize_within(storage, session, run, None)
 }
 
+/// The same as [`summarize`] of the last events alone, for a run of ours, whose end is the last of them. Reads a bounded part of
+/// the journal, however long it is.
+pub(crate) fn summarize_end(
+    storage: &Arc<dyn Storage>,
+    session: &SessionId,
+    run: &RunId,
+) -> Result<Option<RunSummary>, StorageError> {
+    JournalReader::open_behind(storage, session, run, SEQ_MAX)?.map(|reader| summarized(reader, None)).transpose()
+}
+
 /// Where the end of a run begins in its journal, if it has one.
 pub(crate) fn end_of(
     storage: &Arc<dyn Storage>,
@@ -150,7 +161,10 @@ pub(crate) fn summarize_within(
     run: &RunId,
     extent: Option<u64>,
 ) -> Result<Option<RunSummary>, StorageError> {
-    let Some(mut reader) = JournalReader::open(storage, session, run)? else { return Ok(None) };
+    JournalReader::open(storage, session, run)?.map(|reader| summarized(reader, extent)).transpose()
+}
+
+fn summarized(mut reader: JournalReader, extent: Option<u64>) -> Result<RunSummary, StorageError> {
     let mut summary = RunSummary::default();
     while let Some(record) = reader.next_within(extent)? {
         match record {
@@ -158,5 +172,5 @@ pub(crate) fn summarize_within(
             Record::Damage(_) => summary.damaged += 1,
         }
     }
-    Ok(Some(summary))
+    Ok(summary)
 }

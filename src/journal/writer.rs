@@ -290,6 +290,14 @@ impl RunJournal {
         pen.is_left = is_left && pen.position.seal != Seal::Closed;
     }
 
+    /// Notes that a reader which has read this far leaves the run. `false` if there is more, shown or not yet.
+    pub(crate) fn leave_at(&self, read_to: u64) -> bool {
+        let mut pen = self.pen.lock();
+        let has_all = pen.extent <= read_to;
+        pen.is_left |= has_all && pen.position.seal != Seal::Closed;
+        has_all
+    }
+
     /// Whether readers have left the run, and are to be told before the next event.
     pub(crate) fn is_left(&self) -> bool {
         self.pen.lock().is_left

@@ -118,6 +118,13 @@ pub struct Birth {
     pub renewed_at: Option<f64>,
 }
 
+impl Birth {
+    /// The place of its last segment; 0 if it has none with a number.
+    pub fn last_order(&self) -> u64 {
+        self.continued.iter().map(|continuation| continuation.order).chain(self.order).max().unwrap_or(0)
+    }
+}
+
 /// The place of a later segment of a run: its events after a number, up to the next continuation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Continuation {
@@ -377,9 +384,9 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// Moves a journal to the trash, for good: its run id is not taken again. `false` if there is none.
     fn remove_journal(&self, session: &SessionId, run: &RunId) -> Result<bool, StorageError>;
 
-    /// A number that is greater than every one given before, also before a crash or a power cut, and whatever the clock
-    /// says. Numbers begin at 1 and have gaps. For the place of a segment in a session's stream.
-    fn next_order(&self) -> Result<u64, StorageError>;
+    /// A number that is greater than `after` and than every one given before, also before a crash or a power cut, and whatever
+    /// the clock says. Numbers begin at 1 and have gaps. For the place of a segment in a session's stream.
+    fn next_order(&self, after: u64) -> Result<u64, StorageError>;
 
     /// Notes, durably, that the events of a run after a number come at a later place of the stream.
     ///

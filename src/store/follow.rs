@@ -222,11 +222,13 @@ impl Follow {
     pub fn ended(&mut self) -> Result<Option<RunState>, StoreError> {
         if self.seal != Seal::Open {
             // Only another program seals a journal with an event that does not say how.
-            return Ok(Some(self.ending.map_or(RunState::Foreign, RunState::Ended)));
+            let state = self.ending.map_or(RunState::Foreign, RunState::Ended);
+            // After `done` one more event may come, and this reader does not wait for it.
+            return Ok(Some(state).filter(|_| self.seal == Seal::Closed || self.leave()));
         }
         let shared = &self.store.shared;
         if !shared.storage.can_write() {
-            return Ok(shared.is_gone(&self.session, &self.run)?.then_some(RunState::Gone));
+            return shared.end_for_reader(&self.lock, &self.session, &self.run);
         }
         if let Some(failure) = shared.liveness.take_failure(&self.session, &self.run) {
             return Err(failure);
@@ -243,9 +245,7 @@ impl Follow {
     /// Has the next event of the run announced ([`Change::Resumed`](super::Change::Resumed)), because this reader does not wait
     /// for it. `false` if there is something to read by now.
     pub fn leave(&self) -> bool {
-        let Some(journal) = self.lock.open_run(&self.run) else { return true };
-        journal.set_left(true);
-        journal.shown_extent() <= self.read_to()
+        self.lock.open_run(&self.run).is_none_or(|journal| journal.leave_at(self.read_to()))
     }
 
     /// The same, after the run was examined as the store's timer does it, on this thread: an orphaned run is sealed, so that
@@ -260,8 +260,12 @@ impl Follow {
 
     /// Waits until there may be more, or the run may be over, at most this long.
     pub fn wait(&mut self, limit: Duration) -> Result<(), StoreError> {
+        let is_registered = self.waiting.is_some();
         self.begin_to_wait()?;
-        self.signal.wait(limit);
+        // What happened before it was registered woke no one: the caller looks once more.
+        if is_registered {
+            self.signal.wait(limit);
+        }
         Ok(())
     }
 

@@ -33,8 +33,8 @@ impl Shared {
         Listed { id: entry.id, summary, state }
     }
 
-    /// What a session is doing. No journal is read for that: a run that is over counts as interrupted, also one that was sealed
-    /// and not folded before a crash.
+    /// What a session is doing. No journal is read to find its end: a run that is over counts as interrupted, also one that was
+    /// sealed and not folded before a crash.
     pub(super) fn state_of(&self, summary: &Summary) -> SessionState {
         let Some(run) = summary.active_run() else { return SessionState::Idle };
         let Ok(run) = RunId::parse(&run) else { return SessionState::Interrupted };

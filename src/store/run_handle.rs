@@ -7,8 +7,8 @@ use super::liveness::{KeptAlive, Lease};
 use super::session_locks::SessionLock;
 use super::{Change, Shared, StoreError};
 use crate::journal::{AppendError, Appended, ReadOptions, RunEvents, RunJournal, read_events};
-use crate::model::{Event, RunEnd, RunId, SessionId};
-use crate::storage::{Continuation, Durability, Ticket};
+use crate::model::{Event, RunEnd, RunId, Session, SessionId};
+use crate::storage::{Birth, Continuation, Durability, Ticket};
 
 /// A run that is open for events. Clones are the same run.
 #[derive(Debug, Clone)]
@@ -17,6 +17,15 @@ pub struct Run {
     lock: Arc<SessionLock>,
     journal: Arc<RunJournal>,
     hold: Hold,
+}
+
+/// How readers that have left a run are told that it goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum GoesOn {
+    /// They need not be told, or were: its events have a place of their own.
+    Unnoticed,
+    /// After the append, by [`Shared::tell_resumed`].
+    TellAfter,
 }
 
 /// Why its producer counts as alive.
@@ -45,54 +54,77 @@ impl Shared {
         Run { shared: self.clone(), lock: lock.clone(), journal, hold }
     }
 
-    /// Announces that a run goes on which its readers have left. If another run of the session began since, the further events
-    /// come after that one's in the session's stream. The caller holds the session's lock, so that no run begins meanwhile.
-    fn announce(&self, lock: &SessionLock, journal: &RunJournal) -> Result<(), StoreError> {
-        let (session, run) = (journal.session(), journal.run());
-        match self.is_superseded(lock, session, run)? {
-            true => self.note_continuation(journal)?,
-            false => self.news.tell(&Change::Resumed(session.clone(), run.clone())),
+    /// Lets a run go on which its readers have left, and says how they are told. If a later part of the session's stream belongs
+    /// to another run, the further events come after it, and readers are told before; else [`Shared::tell_resumed`] is to be
+    /// called after the append. The caller holds the session's lock, so that no run begins meanwhile.
+    pub(super) fn let_go_on(&self, lock: &SessionLock, journal: &RunJournal) -> Result<GoesOn, StoreError> {
+        if !journal.is_left() {
+            return Ok(GoesOn::Unnoticed);
         }
+        // A reader that leaves from here on is told again.
         journal.set_left(false);
-        Ok(())
+        let superseded = self.is_superseded(lock, journal.session(), journal.run());
+        let noted = superseded.and_then(|is_superseded| match is_superseded {
+            true => self.note_continuation(lock, journal).map(|()| GoesOn::Unnoticed),
+            false => Ok(GoesOn::TellAfter),
+        });
+        noted.inspect_err(|_| journal.set_left(true))
     }
 
-    /// The same before the event that seals an orphaned run.
-    pub(super) fn announce_end(&self, lock: &SessionLock, journal: &RunJournal) -> Result<(), StoreError> {
-        if journal.is_left() { self.announce(lock, journal) } else { Ok(()) }
-    }
-
-    /// Whether another run of the session began since a run's last segment.
-    fn is_superseded(&self, lock: &SessionLock, session: &SessionId, run: &RunId) -> Result<bool, StoreError> {
+    /// Tells readers, and lists, that a run goes on.
+    pub(super) fn tell_resumed(&self, session: &SessionId, run: &RunId) {
+        self.news.tell(&Change::Resumed(session.clone(), run.clone()));
+        self.liveness.expect_lapse(session, run);
         if self.is_awaited(session, run) {
-            return Ok(false);
+            self.tell_listed_now(session);
         }
-        let birth = self.storage.birth(session, run)?.unwrap_or_default();
-        let own = birth.continued.last().map(|last| last.order).or(birth.order).unwrap_or(0);
-        Ok(own < self.last_begun(lock, session)?)
     }
 
-    /// The number of the run that began last in a session; 0 if none has a number. Looks at every run once.
-    fn last_begun(&self, lock: &SessionLock, session: &SessionId) -> Result<u64, StoreError> {
-        if let Some(last) = lock.last_begun() {
+    /// Whether a later part of the session's stream belongs to another run.
+    fn is_superseded(&self, lock: &SessionLock, session: &SessionId, run: &RunId) -> Result<bool, StoreError> {
+        let own = self.storage.birth(session, run)?.as_ref().map_or(0, Birth::last_order);
+        Ok(own < self.last_order(lock, session)?)
+    }
+
+    /// The last number in a session's stream; 0 if there is none. Looks at every run once.
+    fn last_order(&self, lock: &SessionLock, session: &SessionId) -> Result<u64, StoreError> {
+        if let Some(last) = lock.last_order() {
             return Ok(last);
         }
         let mut last = 0;
         for run in self.storage.journals(session)? {
-            let order = self.storage.birth(session, &run)?.and_then(|birth| birth.order);
-            last = last.max(order.unwrap_or(0));
+            // One that cannot be read costs no other run its events.
+            let birth = self.storage.birth(session, &run).ok().flatten();
+            last = last.max(birth.as_ref().map_or(0, Birth::last_order));
         }
-        lock.note_begun(last);
+        lock.note_order(last);
         Ok(last)
+    }
+
+    /// A number for a new run of a session: greater than that of the run before it, which may have been copied from another
+    /// directory with the session.
+    pub(super) fn next_order(&self, lock: &SessionLock, session: &Session) -> Result<u64, StoreError> {
+        let last = match lock.last_order() {
+            Some(last) => last,
+            None => self.order_of_last_answer(session)?,
+        };
+        Ok(self.storage.next_order(last)?)
+    }
+
+    fn order_of_last_answer(&self, session: &Session) -> Result<u64, StoreError> {
+        let last = session.messages().rev().find_map(|row| RunId::parse(&row.run()?).ok());
+        let Some(run) = last else { return Ok(0) };
+        Ok(self.storage.birth(session.id(), &run)?.as_ref().map_or(0, Birth::last_order))
     }
 
     /// Notes that a run goes on although another one began since.
     ///
     /// What a crash leaves: a continuation without an event, which changes nothing.
-    fn note_continuation(&self, journal: &RunJournal) -> Result<(), StoreError> {
+    fn note_continuation(&self, lock: &SessionLock, journal: &RunJournal) -> Result<(), StoreError> {
         let (session, run, after_seq) = (journal.session(), journal.run(), journal.last_seq());
-        let order = self.storage.next_order()?;
+        let order = self.storage.next_order(self.last_order(lock, session)?)?;
         self.storage.note_continuation(session, run, Continuation { after_seq, order })?;
+        lock.note_order(order);
         let (session, run) = (session.clone(), run.clone());
         self.news.tell(&Change::Continued { session, run, after_seq, order });
         Ok(())
@@ -176,24 +208,32 @@ impl Run {
     /// Appends events. If readers have left the run, it is announced first that it goes on.
     #[inline]
     fn append_in_place(&self, events: &[Event], durability: Durability) -> Result<Appended, StoreError> {
-        loop {
-            match self.journal.append(events, durability) {
-                Err(AppendError::Left { .. }) => self.go_on()?,
-                appended => return Ok(appended?),
-            }
+        match self.journal.append(events, durability) {
+            Err(AppendError::Left { .. }) => self.append_after_leave(events, durability),
+            appended => Ok(appended?),
         }
     }
 
+    /// Appends events to a run that its readers have left.
     #[cold]
-    fn go_on(&self) -> Result<(), StoreError> {
+    fn append_after_leave(&self, events: &[Event], durability: Durability) -> Result<Appended, StoreError> {
         let _alone = self.lock.document.lock();
-        self.go_on_alone()
+        self.append_going_on(|| Ok(self.journal.append(events, durability)?))
     }
 
-    fn go_on_alone(&self) -> Result<(), StoreError> {
-        match self.journal.is_left() {
-            true => self.shared.announce(&self.lock, &self.journal),
-            false => Ok(()),
+    /// Lets the run go on and appends to it. The caller holds the session's lock.
+    fn append_going_on(&self, append: impl Fn() -> Result<Appended, StoreError>) -> Result<Appended, StoreError> {
+        loop {
+            let goes_on = self.shared.let_go_on(&self.lock, &self.journal)?;
+            let appended = append();
+            if goes_on == GoesOn::TellAfter {
+                self.shared.tell_resumed(self.session(), self.id());
+            }
+            match appended {
+                // Another reader has left meanwhile.
+                Err(StoreError::Append(AppendError::Left { .. })) => {}
+                appended => return appended,
+            }
         }
     }
 
@@ -224,8 +264,7 @@ impl Run {
     /// read, a repeat, or the timer saves it.
     fn append_end(&self, events: &[Event]) -> Result<Appended, StoreError> {
         let _alone = self.lock.document.lock();
-        self.go_on_alone()?;
-        let appended = self.append_durably(events).and_then(|appended| {
+        let appended = self.append_going_on(|| self.append_durably(events)).and_then(|appended| {
             self.shared.end_lease(self.session(), self.id());
             self.shared.settle(self.session(), self.id())?;
             Ok(appended)

@@ -90,7 +90,7 @@ impl Store {
         let intent = shared.make_room(&mut document, &turn)?;
         document.set_pending(&run, &pending, now);
         shared.refuse_too_large(&document)?;
-        let order = shared.storage.next_order()?;
+        let order = shared.next_order(&lock, &document)?;
         let (begun_at, lease_seconds) = (now.seconds(), turn.lease_seconds);
         let birth = Birth { begun_at, lease_seconds, order: Some(order), ..Birth::default() };
         let opened = shared.storage.create_journal(session, &run, &birth)?;
@@ -100,7 +100,7 @@ impl Store {
             shared.take_back(session, &run);
             return Err(error);
         }
-        lock.note_begun(order);
+        lock.note_order(order);
         lock.open_runs().iter().for_each(|earlier| earlier.set_left(true));
         let journal = shared.new_journal(session, &run, opened);
         shared.note_open(&lock, &journal);
@@ -149,7 +149,12 @@ impl Store {
                 shared.note_open(&lock, &journal);
                 journal
             }
-            opened => opened?,
+            opened => {
+                let journal = opened?;
+                // Readers may have left it while it was closed.
+                journal.set_left(true);
+                journal
+            }
         };
         Ok(shared.run(&lock, journal, None, None))
     }

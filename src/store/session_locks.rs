@@ -20,8 +20,8 @@ pub(super) struct SessionLock {
     read: Mutex<Option<(RunId, u64, JournalEnd)>>,
     /// When the store last tried to save an answer for which there was no room.
     tried_to_save: Mutex<Option<Stopwatch>>,
-    /// The number of the run that began last in this session, if it is known.
-    last_begun: Mutex<Option<u64>>,
+    /// The last number in this session's stream, if it is known.
+    last_order: Mutex<Option<u64>>,
 }
 
 /// How often an answer for which there was no room is tried to be saved.
@@ -102,14 +102,14 @@ impl SessionLock {
         }
     }
 
-    /// The number of the run that began last, if it is known.
-    pub(super) fn last_begun(&self) -> Option<u64> {
-        *self.last_begun.lock()
+    /// The last number in the session's stream, if it is known.
+    pub(super) fn last_order(&self) -> Option<u64> {
+        *self.last_order.lock()
     }
 
-    /// Notes the number of a run that began.
-    pub(super) fn note_begun(&self, order: u64) {
-        let mut last = self.last_begun.lock();
+    /// Notes a number of the session's stream, which is the last one if all before it are lower.
+    pub(super) fn note_order(&self, order: u64) {
+        let mut last = self.last_order.lock();
         *last = (*last).max(Some(order));
     }
 }

@@ -50,6 +50,12 @@ impl Shared {
         self.news.tell(&Change::Listed(summary, state));
     }
 
+    /// The same of a session as it is stored. One that cannot be read tells nothing.
+    pub(super) fn tell_listed_now(&self, session: &SessionId) {
+        let summary = self.metadata(session).ok().as_ref().and_then(Summary::of_metadata);
+        summary.into_iter().for_each(|summary| self.tell_listed(summary));
+    }
+
     /// Saves a session, and lets memory know once it is stored.
     pub(super) fn save(&self, session: &Session, options: SaveOptions) -> Result<Arc<Cached>, StoreError> {
         let watch = Stopwatch::start();

@@ -32,7 +32,7 @@ struct Given(u64);
 
 impl Given {
     fn take(&mut self, storage: &FileStorage) -> Result<u64, StorageError> {
-        let next = storage.next_order()?;
+        let next = storage.next_order(0)?;
         assert!(self.0 < next, "{next} was given after {}", self.0);
         self.0 = next;
         Ok(next)
@@ -41,7 +41,7 @@ impl Given {
 
 impl Memory for Given {
     fn check(&self, machine: &Machine, disk: &SimDisk, _: End, what: &str) {
-        let next = storage(machine, disk).and_then(|storage| storage.next_order());
+        let next = storage(machine, disk).and_then(|storage| storage.next_order(0));
         let next = next.unwrap_or_else(|error| panic!("{what}: {error:?}"));
         assert!(self.0 < next, "{what}: {next} was given after {}", self.0);
     }
@@ -99,7 +99,7 @@ impl Memory for Noted {
 
 fn begin_numbered(disk: &SimDisk, _: &mut Noted) -> Result<(), StoreError> {
     let storage = storage(&USUAL, disk)?;
-    let birth = Birth { order: Some(storage.next_order()?), ..Birth::default() };
+    let birth = Birth { order: Some(storage.next_order(0)?), ..Birth::default() };
     storage.create_journal(&id(), &run_id("r"), &birth)?;
     Ok(())
 }
@@ -109,7 +109,7 @@ fn a_record_is_the_old_one_or_the_new_one_after_a_crash_while_a_continuation_is_
     let note = |disk: &SimDisk, noted: &mut Noted| {
         let storage = storage(&USUAL, disk)?;
         for after_seq in [2, 5] {
-            let continuation = Continuation { after_seq, order: storage.next_order()? };
+            let continuation = Continuation { after_seq, order: storage.next_order(0)? };
             noted.next = Some(continuation);
             storage.note_continuation(&id(), &run_id("r"), continuation)?;
             noted.continued.extend(noted.next.take());
@@ -182,9 +182,9 @@ fn a_reservation_whose_sync_fails_gives_no_number() {
     let disk = SimDisk::new();
     let storage = storage(&USUAL, &disk).unwrap();
     disk.break_syncs(disk.operations() + 1);
-    let refused = storage.next_order().unwrap_err();
+    let refused = storage.next_order(0).unwrap_err();
     assert!(matches!(refused, StorageError::SyncFailed { .. }), "{refused:?}");
-    assert!(storage.next_order().is_err());
+    assert!(storage.next_order(0).is_err());
     assert!(storage.stopped_by().is_some());
 }
 
@@ -193,9 +193,9 @@ fn without_room_no_number_is_given_and_with_room_the_next_one_is() {
     let disk = SimDisk::new();
     let storage = storage(&USUAL, &disk).unwrap();
     disk.fill(disk.operations() + 1);
-    assert!(storage.next_order().is_err());
+    assert!(storage.next_order(0).is_err());
     disk.make_room();
-    assert_eq!(storage.next_order().unwrap(), 1);
+    assert_eq!(storage.next_order(0).unwrap(), 1);
 }
 
 /// A run whose machine was restarted takes no more events, and its birth says so.

@@ -123,7 +123,7 @@ fn a_lease_that_was_renewed_without_an_event_counts_and_its_note_is_not_a_findin
     let files = FilesOptions { allow_network_fs: true, ..FilesOptions::in_mode(Mode::Write) };
     let files = FileStorage::open(Arc::new(OsDisk), &data.root, files).unwrap();
     files.note_renewal(&sid("live"), &rid("tmp-l.tmp.1"), (BEGAN + 500) as f64).unwrap();
-    files.next_order().unwrap();
+    files.next_order(0).unwrap();
     drop(files);
     data.set_clock(BEGAN + 1_099);
     assert_eq!(data.findings(), []);

@@ -294,6 +294,38 @@ fn whoever_comes_while_a_run_begins_misses_none_and_sees_none_twice() {
 }
 
 #[test]
+fn a_stream_end_that_comes_later_reaches_a_session_stream_and_ends_nothing_twice() {
+    let house = House::new();
+    house.session("a");
+    let mut coming = ask("GET", "/v1/sessions/a/events?after=now").open(house.address);
+    let begin = |run: &str| house.post("/v1/sessions/a/runs", json!({ "message": "m", "run_id": run })).expect(202);
+    begin("r1");
+    house.append("a", "r1", DONE).expect(200);
+    let told = |event: Sse| match &event.id {
+        Some(id) => id.clone(),
+        None => format!("end {}", event.json()["run_id"].as_str().unwrap()),
+    };
+    let mut next = || told(coming.event().expect("the session goes on"));
+    assert_eq!([next(), next()], ["r1:1", "end r1"]);
+    house.append("a", "r1", "{\"event\":\"stream_end\"}").expect(200);
+    assert_eq!(next(), "r1:2");
+    begin("r2");
+    house.tokens("a", "r2", &["x"]);
+    assert_eq!(next(), "r2:1");
+    house.append("a", "r2", DONE).expect(200);
+    begin("r3");
+    house.append("a", "r2", "{\"event\":\"stream_end\"}").expect(200);
+    house.append("a", "r3", DONE).expect(200);
+    let rest = [next(), next(), next(), next(), next()];
+    assert_eq!(rest, ["r2:2", "end r2", "r3:1", "end r3", "r2:3"]);
+    for (cursor, after) in [("r2:2", "r3:1"), ("r3:1", "r2:3")] {
+        let mut again = ask("GET", "/v1/sessions/a/events").header("last-event-id", cursor).open(house.address);
+        let ids = std::iter::from_fn(|| again.event()).filter_map(|event| event.id);
+        assert_eq!(ids.take(1).collect::<Vec<_>>(), [after]);
+    }
+}
+
+#[test]
 fn a_deleted_session_ends_the_streams_of_its_runs() {
     let house = House::new();
     house.run("a", "r");

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lastword::model::SessionState;
-use lastword::{After, Change, Event, Liveness, NewSession, Outcome, Run, Store, UserTurn};
+use lastword::{After, Change, Event, Liveness, NewSession, Outcome, Run, RunState, Store, UserTurn};
 use serde_json::json;
 
 use crate::scene::{BEGAN, RUN, Scene, contents, id, markers, run};
@@ -270,4 +270,101 @@ fn a_run_that_goes_on_after_another_one_began_has_a_place_after_it() {
     let again: Vec<String> =
         stream(&scene.open()).into_iter().map(|(run, after, _)| format!("{run}:{after}")).collect();
     assert_eq!(again, order, "the order is stored");
+}
+
+#[test]
+fn a_run_that_goes_on_after_the_late_events_of_another_one_has_a_place_after_those() {
+    let scene = Scene::new();
+    let (store, first) = begun(&scene, Some(20.0));
+    scene.wait(31);
+    let turn = UserTurn { lease_seconds: Some(20.0), ..UserTurn::text("And then?").with_run(run("second")) };
+    let second = store.begin_run(&id(), turn).unwrap();
+    first.append(Event::token("side")).unwrap();
+    scene.wait(31);
+    // A reader is told that the second run, which is empty, is over.
+    let mut reader = store.follow(&id(), second.id(), After::Start).unwrap();
+    assert_eq!((reader.poll().unwrap().is_none(), reader.ended().unwrap()), (true, Some(RunState::Orphaned)));
+    second.append(Event::token("Home.")).unwrap();
+    let order: Vec<String> = stream(&store).into_iter().map(|(run, after, _)| format!("{run}:{after}")).collect();
+    assert_eq!(order, ["run-1:0", "second:0", "run-1:1", "second:0"]);
+}
+
+#[test]
+fn the_seal_of_a_run_that_readers_left_is_announced_also_if_its_journal_was_closed() {
+    let scene = Scene::new();
+    drop(begun(&scene, Some(20.0)));
+    scene.wait(31);
+    let store = scene.open();
+    let heard = std::sync::Arc::new(parking_lot::Mutex::new(0));
+    store.on_change({
+        let heard = heard.clone();
+        move |change| *heard.lock() += u32::from(matches!(change, Change::Resumed(..)))
+    });
+    assert_eq!((follow(&store).len(), *heard.lock()), (2, 1));
+}
+
+#[test]
+fn the_next_run_of_a_session_that_was_copied_from_another_directory_comes_after_those_it_has() {
+    let (from, to) = (Scene::new(), Scene::new());
+    let store = from.open();
+    // Each opening reserves numbers of its own.
+    for title in 0..3 {
+        let other = store.create(NewSession::titled(&title.to_string())).unwrap();
+        store.begin_run(&other, UserTurn::text("x")).unwrap();
+    }
+    drop(store);
+    let (store, old) = begun(&from, None);
+    old.finish(Outcome::Completed).unwrap();
+    drop((old, store));
+    std::fs::copy(from.root.join("talk.json"), to.root.join("talk.json")).unwrap();
+    std::fs::create_dir_all(to.root.join("_run_journal/talk")).unwrap();
+    for entry in std::fs::read_dir(from.root.join("_run_journal/talk")).unwrap() {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), to.root.join("_run_journal/talk").join(entry.file_name())).unwrap();
+    }
+    let store = to.open();
+    let other = store.create(NewSession::titled("other")).unwrap();
+    store.begin_run(&other, UserTurn::text("x")).unwrap();
+    store.begin_run(&id(), UserTurn::text("And then?").with_run(run("a-new-one"))).unwrap();
+    assert_eq!(store.runs_as_begun(&id()).unwrap(), [run(RUN), run("a-new-one")]);
+}
+
+#[test]
+fn one_record_that_cannot_be_read_costs_no_other_run_its_events() {
+    let scene = Scene::new();
+    let (store, late) = begun(&scene, Some(20.0));
+    scene.wait(31);
+    store.begin_run(&id(), UserTurn::text("And then?").with_run(run("second"))).unwrap();
+    drop((late, store));
+    let record = scene.root.join("_run_journal/talk/_second.run");
+    std::fs::remove_file(&record).unwrap();
+    std::fs::create_dir(&record).unwrap();
+    let store = scene.open();
+    store.resume_run(&id(), &run(RUN)).unwrap().append(Event::token("side")).unwrap();
+    assert_eq!(store.segments(&id()).unwrap().len(), 2);
+}
+
+#[test]
+fn a_reader_without_a_writer_is_told_that_a_dead_run_is_over_and_changes_nothing() {
+    for (lease, over_after) in [(None, 30), (Some(100.0), 101)] {
+        let scene = Scene::new();
+        let (store, run) = begun(&scene, lease);
+        let path = scene.root.join(format!("_run_journal/talk/{RUN}.jsonl"));
+        let reader = Store::open_read_only_on(scene.disk.clone(), &scene.root, scene.options.clone()).unwrap();
+        let mut beside = reader.follow(&id(), run.id(), After::Start).unwrap();
+        assert!(beside.poll().unwrap().is_some() && beside.poll().unwrap().is_none());
+        scene.wait(1_000);
+        assert_eq!(beside.ended().unwrap(), None, "the writer decides");
+        run.append(Event::token("side")).unwrap();
+        drop((run, store));
+        let before = std::fs::read(&path).unwrap();
+        assert!(beside.poll().unwrap().is_some() && beside.poll().unwrap().is_none());
+        match lease {
+            Some(_) => assert_eq!(beside.ended().unwrap(), None, "its lease holds"),
+            None => assert_eq!(beside.ended().unwrap(), Some(RunState::Orphaned)),
+        }
+        scene.wait(over_after);
+        assert_eq!(beside.ended().unwrap(), Some(RunState::Orphaned));
+        assert_eq!((beside.count(), std::fs::read(&path).unwrap()), (0, before));
+    }
 }

@@ -62,8 +62,11 @@ pub(in crate::http) struct SessionFeed {
     /// The segments that are to be shown after the present one.
     to_show: VecDeque<Segment>,
     current: Option<Follower>,
-    /// Runs that were over without being sealed, and the last event of each that was shown.
-    left: Vec<(RunId, u64)>,
+    /// The last run, if it was over. It may go on where it stands, if it is not sealed, or sealed with `done`, after which a
+    /// `stream_end` may come. Any other run that goes on does so in a segment of its own.
+    left: Option<LeftRun>,
+    /// A run whose end the reader was told, and whose rest is shown.
+    ended_before: Option<RunId>,
     /// The present run was opened again, so that it is not over although that was just reported.
     is_resumed: bool,
     /// The segments that it knows of, shown or not: each run with its place.
@@ -72,6 +75,16 @@ pub(in crate::http) struct SessionFeed {
     is_deleted: bool,
     is_over: bool,
     has_missed: bool,
+}
+
+/// A run that was over when it was left.
+#[derive(Debug)]
+struct LeftRun {
+    run: RunId,
+    /// The last event that was shown.
+    last_seq: u64,
+    /// Whether the reader was told how it ended.
+    is_sealed: bool,
 }
 
 /// The segments of a session as they are found, and the run that answers its pending turn.
@@ -97,7 +110,8 @@ impl SessionFeed {
             opening: VecDeque::new(),
             to_show: VecDeque::new(),
             current: None,
-            left: Vec::new(),
+            left: None,
+            ended_before: None,
             is_resumed: false,
             known: segments.in_order.iter().map(key_of).collect(),
             is_deleted: false,
@@ -141,12 +155,10 @@ impl SessionFeed {
         Ok(())
     }
 
-    /// Leaves out the last run, and says where it ends now. If it is not sealed, it may go on.
+    /// Leaves out the last run, and says where it ends now.
     async fn leave_last(&mut self, run: &RunId) -> Result<(RunId, u64), ApiError> {
         let (last_seq, is_sealed) = end_now(&self.hub, &self.session, run).await?;
-        if !is_sealed {
-            self.left.push((run.clone(), last_seq));
-        }
+        self.left = Some(LeftRun { run: run.clone(), last_seq, is_sealed });
         Ok((run.clone(), last_seq))
     }
 
@@ -158,7 +170,10 @@ impl SessionFeed {
 
     fn hear(&mut self, news: Result<SessionNews, RecvError>) {
         match news {
-            Ok(SessionNews::Begun(segment) | SessionNews::Continued(segment)) => self.add(segment),
+            Ok(SessionNews::Begun(segment)) => self.add(segment),
+            // One that it knows may have been left before it was continued.
+            Ok(SessionNews::Continued(segment)) if self.known.contains(&key_of(&segment)) => self.resume(&segment.run),
+            Ok(SessionNews::Continued(segment)) => self.add(segment),
             Ok(SessionNews::Resumed(run)) => self.resume(&run),
             Ok(SessionNews::Deleted) | Err(RecvError::Closed) => self.is_deleted = true,
             Err(RecvError::Lagged(_)) => self.has_missed = true,
@@ -180,7 +195,7 @@ impl SessionFeed {
             return;
         }
         self.end_before(&segment);
-        self.left.retain(|(run, _)| *run != segment.run);
+        self.left = None;
         self.to_show.push_back(segment);
     }
 
@@ -191,22 +206,30 @@ impl SessionFeed {
         earlier.for_each(|shown| shown.until_seq = Some(segment.after_seq));
     }
 
-    /// A run that was over without being sealed takes events again.
+    /// A run that was over takes events again.
     fn resume(&mut self, run: &RunId) {
         self.is_resumed |= self.current.as_ref().is_some_and(|current| current.tail().run == *run);
-        if let Some(at) = self.left.iter().position(|(left, _)| left == run) {
-            let (run, after_seq) = self.left.swap_remove(at);
-            self.to_show.push_back(Segment { run, after_seq, until_seq: None, order: 0 });
+        if let Some(left) = self.left.take_if(|left| left.run == *run) {
+            self.show_again(left);
         }
+    }
+
+    /// Shows the rest of a run that was left.
+    fn show_again(&mut self, left: LeftRun) {
+        let LeftRun { run, last_seq: after_seq, is_sealed } = left;
+        self.ended_before = is_sealed.then(|| run.clone());
+        self.to_show.push_front(Segment { run, after_seq, until_seq: None, order: 0 });
     }
 
     /// Looks for what it was not told of.
     async fn catch_up_on_segments(&mut self) -> Result<(), ApiError> {
         let segments = find_segments(&self.hub, &self.session).await?;
         self.has_missed = false;
+        // What it was not told of may have been more of the last run, which comes before the rest.
+        if let Some(left) = self.left.take() {
+            self.show_again(left);
+        }
         segments.in_order.into_iter().for_each(|segment| self.add(segment));
-        let left: Vec<RunId> = self.left.iter().map(|(run, _)| run.clone()).collect();
-        left.iter().for_each(|run| self.resume(run));
         Ok(())
     }
 
@@ -252,19 +275,19 @@ impl SessionFeed {
         }
     }
 
-    /// Leaves a run that is over. One that was not sealed may go on.
+    /// Leaves a run that is over. It may go on.
     fn leave(&mut self, ended: RunState) -> Option<Bytes> {
         let follower = self.current.take()?;
         let (run, last_seq) = (follower.tail().run.clone(), follower.last_seq());
-        let is_resumed = std::mem::take(&mut self.is_resumed);
-        if ended.end().is_none() && is_resumed {
-            self.to_show.push_front(Segment { run, after_seq: last_seq, until_seq: None, order: 0 });
-            return None;
+        let is_known = self.ended_before.take_if(|known| *known == run).is_some();
+        let left = LeftRun { run: run.clone(), last_seq, is_sealed: ended.end().is_some() };
+        if std::mem::take(&mut self.is_resumed) && !is_known {
+            let notice = left.is_sealed.then(|| end(&run, last_seq, ended));
+            self.show_again(left);
+            return notice;
         }
-        if ended.end().is_none() {
-            self.left.push((run.clone(), last_seq));
-        }
-        Some(end(&run, last_seq, ended))
+        self.left = Some(left);
+        (!is_known).then(|| end(&run, last_seq, ended))
     }
 
     fn take_next_segment(&mut self) {

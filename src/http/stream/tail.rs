@@ -102,10 +102,11 @@ impl Tail {
         })
     }
 
-    /// Whether whoever comes now needs another one: its journal could not be read, or it was left for dead.
+    /// Whether a follower that comes now needs another one: its journal could not be read, or the run was over, and may have
+    /// gone on since.
     pub(super) fn is_spent(&self) -> bool {
         let ring = self.ring.lock();
-        ring.has_failed || ring.ended.is_some_and(|ended| ended.end().is_none())
+        ring.has_failed || ring.ended.is_some()
     }
 
     pub(in crate::http) fn subscribe(&self) -> watch::Receiver<u64> {

@@ -41,7 +41,7 @@ impl Machine {
 
     /// Begins a run at this second, with a number.
     fn begin(&mut self, run: &str, now: f64) {
-        let order = Some(self.storage.next_order().unwrap());
+        let order = Some(self.storage.next_order(0).unwrap());
         self.begin_with(run, now, order);
     }
 
@@ -65,7 +65,7 @@ impl Machine {
 
     /// Notes that the run goes on after this event.
     fn go_on(&self, run: &str, after_seq: u64) {
-        let order = self.storage.next_order().unwrap();
+        let order = self.storage.next_order(0).unwrap();
         self.storage.note_continuation(&sid(), &rid(run), Continuation { after_seq, order }).unwrap();
     }
 

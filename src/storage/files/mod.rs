@@ -553,9 +553,9 @@ impl Storage for FileStorage {
         self.move_run_to_trash(session, run)
     }
 
-    fn next_order(&self) -> Result<u64, StorageError> {
+    fn next_order(&self, after: u64) -> Result<u64, StorageError> {
         self.must_write()?;
-        self.take_order()
+        self.take_order(after)
     }
 
     fn note_continuation(&self, session: &SessionId, run: &RunId, noted: Continuation) -> Result<(), StorageError> {

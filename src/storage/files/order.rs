@@ -55,15 +55,15 @@ impl Reservation {
 }
 
 impl FileStorage {
-    /// The next number. A crash at any operation leaves the old reservation or the new one, whole, and no number was
+    /// The next number, greater than `after`. A crash at any operation leaves the old reservation or the new one, whole, and no number was
     /// given out above the one that is durable.
-    pub(super) fn take_order(&self) -> Result<u64, StorageError> {
+    pub(super) fn take_order(&self, after: u64) -> Result<u64, StorageError> {
         let mut range = self.order.lock();
-        if range.last == range.reserved_until {
+        if range.last.max(after) >= range.reserved_until {
             let last = if range.reserved_until == 0 { self.last_reserved()? } else { range.reserved_until };
-            *range = self.reserve_after(last)?;
+            *range = self.reserve_after(last.max(after))?;
         }
-        range.last += 1;
+        range.last = range.last.max(after) + 1;
         Ok(range.last)
     }
 

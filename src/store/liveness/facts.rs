@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::judge::{Began, Journal, LastSign, LeaseFacts, Liveness, Now, Origin, RunFacts, judge};
 use crate::clock::Timestamp;
-use crate::journal::summarize;
-use crate::model::{Metadata, RunId, Session, SessionId};
+use crate::journal::{summarize, summarize_end};
+use crate::model::{Metadata, RunId, RunState, Session, SessionId};
 use crate::storage::Birth;
 use crate::store::session_locks::{JournalEnd, SessionLock};
 use crate::store::{Shared, StoreError};
@@ -38,7 +38,8 @@ impl Shared {
         let wall = self.clock.now().seconds();
         let holder_began = match self.storage.can_write() {
             true => self.began_at.seconds(),
-            false => self.storage.held_since().unwrap_or(wall),
+            // Without a holder, a run has its grace from its beginning.
+            false => self.storage.held_since().unwrap_or(0.0),
         };
         Now { awake: self.liveness.clock.now(), wall, holder_began, grace: self.options.recovery.grace }
     }
@@ -73,9 +74,26 @@ impl Shared {
         Ok(self.judge_on_disk(lock, session, run, &on_disk, awaited.as_ref(), seen))
     }
 
-    /// Whether a run is gone, for a process that only reads: what else becomes of it, the one that writes decides.
-    pub(in crate::store) fn is_gone(&self, session: &SessionId, run: &RunId) -> Result<bool, StoreError> {
-        Ok(self.storage.is_deleted(session)? || self.storage.journal_len(session, run)?.is_none())
+    /// How a run ended without being sealed, for a process that only reads; none while it may go on. Beside a process that
+    /// writes, only that one says so, but for a run that is gone.
+    pub(in crate::store) fn end_for_reader(
+        &self,
+        lock: &SessionLock,
+        session: &SessionId,
+        run: &RunId,
+    ) -> Result<Option<RunState>, StoreError> {
+        if self.storage.is_deleted(session)? || self.storage.journal_len(session, run)?.is_none() {
+            return Ok(Some(RunState::Gone));
+        }
+        if self.storage.held_since().is_some() {
+            return Ok(None);
+        }
+        Ok(match self.liveness_seen(lock, session, run, Seen::NoEnd)? {
+            Liveness::Orphaned => Some(RunState::Orphaned),
+            Liveness::Foreign => Some(RunState::Foreign),
+            Liveness::Gone => Some(RunState::Gone),
+            Liveness::Live { .. } | Liveness::Sealed => None,
+        })
     }
 
     /// Whether the run that answers a session's pending turn is over. What cannot be read now says nothing: a run without a
@@ -112,7 +130,7 @@ impl Shared {
                 return liveness;
             }
         }
-        let end = self.end_of(lock, session, run, on_disk.bytes);
+        let end = self.end_of(lock, session, run, on_disk.bytes, on_disk.birth.is_some());
         judge(&self.facts_on_disk(session, run, on_disk, awaited, end), &self.time())
     }
 
@@ -128,7 +146,7 @@ impl Shared {
         Some(RunFacts {
             is_session_deleted: false,
             journal: if is_sealed { Journal::Sealed } else { Journal::Unsealed },
-            origin: Origin::Ours,
+            origin: Origin::Ours { takes_appends: true },
             is_held: known.is_held,
             is_awaited: true,
             lease: known.lease,
@@ -156,7 +174,7 @@ impl Shared {
                 Some(_) => Journal::Unsealed,
             },
             origin: match &on_disk.birth {
-                Some(_) => Origin::Ours,
+                Some(birth) => Origin::Ours { takes_appends: birth.takes_appends },
                 None => Origin::Foreign,
             },
             is_held: self.is_held_elsewhere(on_disk.birth.as_ref()),
@@ -166,15 +184,23 @@ impl Shared {
         }
     }
 
-    /// How a run's journal ends, read once for each length.
-    fn end_of(&self, lock: &SessionLock, session: &SessionId, run: &RunId, bytes: Option<u64>) -> JournalEnd {
+    /// How a run's journal ends, read once for each length. Of a run of ours only the last part is read.
+    fn end_of(
+        &self,
+        lock: &SessionLock,
+        session: &SessionId,
+        run: &RunId,
+        bytes: Option<u64>,
+        is_ours: bool,
+    ) -> JournalEnd {
         if let Some(journal) = lock.open_run(run) {
             let last_event_at = Some(Timestamp::from_micros(journal.last_used_micros()).seconds());
             return JournalEnd { is_sealed: journal.is_surely_sealed(), last_event_at };
         }
         let Some(bytes) = bytes.filter(|bytes| *bytes > 0) else { return JournalEnd::default() };
         lock.end_at(run, bytes, || {
-            let summary = summarize(&self.storage, session, run).ok().flatten().unwrap_or_default();
+            let read = if is_ours { summarize_end } else { summarize };
+            let summary = read(&self.storage, session, run).ok().flatten().unwrap_or_default();
             JournalEnd { is_sealed: summary.seal.is_sealed(), last_event_at: summary.last_event_at }
         })
     }
@@ -210,6 +236,7 @@ impl Shared {
     /// Whether a run's journal holds its end, which may have been written and not saved.
     pub(in crate::store) fn has_ended(&self, lock: &Arc<SessionLock>, session: &SessionId, run: &RunId) -> bool {
         let bytes = self.storage.journal_len(session, run).ok().flatten();
-        self.end_of(lock, session, run, bytes).is_sealed
+        let is_ours = matches!(self.storage.birth(session, run), Ok(Some(_)));
+        self.end_of(lock, session, run, bytes, is_ours).is_sealed
     }
 }

@@ -34,8 +34,9 @@ pub(crate) enum Journal {
 /// Where a run comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// This program began it.
-    Ours,
+    /// This program began it. A run that takes no more appends, because the machine was restarted since, has no producer that
+    /// a lease could keep alive.
+    Ours { takes_appends: bool },
     /// Another program began it, or its record is lost.
     Foreign,
 }
@@ -112,13 +113,17 @@ pub(crate) fn judge(facts: &RunFacts, now: &Now) -> Liveness {
         (Some(left), ..) => Liveness::Live { for_at_most: Some(left) },
         (None, _, Journal::Missing) => Liveness::Gone,
         (None, Origin::Foreign, _) => Liveness::Foreign,
-        (None, Origin::Ours, _) => Liveness::Orphaned,
+        (None, Origin::Ours { .. }, _) => Liveness::Orphaned,
     }
+}
+
+fn usable_lease(facts: &RunFacts) -> Option<LeaseFacts> {
+    facts.lease.filter(|_| facts.origin == Origin::Ours { takes_appends: true })
 }
 
 /// How much of its lease a producer has left; none if it has lapsed, or there is none.
 fn lease_left(facts: &RunFacts, now: &Now) -> Option<Duration> {
-    let lease = facts.lease.filter(|_| facts.origin == Origin::Ours)?;
+    let lease = usable_lease(facts)?;
     let length = duration(lease.seconds);
     match lease.last_sign {
         LastSign::Awake(at) => (at + length).checked_sub(now.awake),
@@ -135,7 +140,7 @@ fn grace_left(facts: &RunFacts, now: &Now) -> Option<Duration> {
     let left = match facts.began {
         _ if facts.origin == Origin::Foreign && !facts.is_awaited => None,
         Began::Awake(at) => (at + now.grace).checked_sub(now.awake),
-        Began::Wall(at) => wall_grace_left(at, facts.lease.is_some(), now),
+        Began::Wall(at) => wall_grace_left(at, usable_lease(facts).is_some(), now),
         Began::Unknown => None,
     };
     left.filter(|left| !left.is_zero())

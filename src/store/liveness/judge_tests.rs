@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use super::{Began, Journal, LastSign, LeaseFacts, Liveness, Now, Origin, RunFacts, judge};
 
+const OURS: Origin = Origin::Ours { takes_appends: true };
+const FENCED: Origin = Origin::Ours { takes_appends: false };
 const NOW: Now =
     Now { awake: Duration::from_secs(500), wall: 10_000.0, holder_began: 9_500.0, grace: Duration::from_secs(30) };
 
@@ -11,7 +13,7 @@ const NOW: Now =
 const DEAD: RunFacts = RunFacts {
     is_session_deleted: false,
     journal: Journal::Unsealed,
-    origin: Origin::Ours,
+    origin: OURS,
     is_held: false,
     is_awaited: true,
     lease: None,
@@ -120,6 +122,17 @@ fn a_run_with_a_lease_is_dead_when_its_lease_has_lapsed_and_30_s_have_passed_sin
     assert_eq!(judge(&RunFacts { began: Began::Wall(9_970.0), ..lapsed }, &fresh), Liveness::Orphaned);
     let both = RunFacts { lease: awake_lease(5.0, 498), began: Began::Awake(Duration::from_secs(490)), ..DEAD };
     check(&[("the longer of both", both, live(20))]);
+}
+
+#[test]
+fn a_run_that_takes_no_more_appends_is_not_kept_alive_by_a_lease() {
+    let fenced = RunFacts { origin: FENCED, lease: awake_lease(3_600.0, 490), ..DEAD };
+    check(&[
+        ("the machine was restarted", fenced, Liveness::Orphaned),
+        ("it began before this process", RunFacts { began: Began::Wall(9_499.0), ..fenced }, Liveness::Orphaned),
+        ("and within its grace otherwise", RunFacts { began: Began::Wall(9_999.0), ..fenced }, live(29)),
+        ("it has ended all the same", RunFacts { journal: Journal::Sealed, ..fenced }, Liveness::Sealed),
+    ]);
 }
 
 #[test]

@@ -20,6 +20,9 @@ use crate::store::{Options, StoreError};
 /// Lapsed leases are dropped when there are this many more than at the last time.
 const SWEEP_AFTER: usize = 1024;
 
+/// The same for the runs of one session.
+const SWEEP_SESSION_AFTER: usize = 32;
+
 /// A run of a session.
 pub(in crate::store) type RunKey = (SessionId, RunId);
 
@@ -227,13 +230,29 @@ impl Registry {
     fn release(&self, key: &RunKey, renews_lease: bool) {
         let (now, sign) = (self.clock.now(), self.sign_time());
         let mut state = self.state.lock();
+        let mut may_be_over = false;
         if let Some(entry) = state.find(key) {
             entry.holders -= 1;
             entry.lease.iter().filter(|_| renews_lease).for_each(|lease| lease.renew(sign));
+            // A run with a lease is due when that lapses.
+            may_be_over = entry.holders == 0 && entry.lease.is_none() && !entry.readers.is_empty();
         }
-        state.schedule(key, now);
+        if may_be_over {
+            state.schedule(key, now);
+            self.changed.notify_all();
+        }
         state.tidy(key);
-        self.changed.notify_all();
+    }
+
+    /// Has lists told when the lease of a run lapses, which its producer has just renewed after it had.
+    pub(in crate::store) fn expect_lapse(&self, session: &SessionId, run: &RunId) {
+        let (now, key) = (self.clock.now(), (session.clone(), run.clone()));
+        let mut state = self.state.lock();
+        let seconds = state.find(&key).and_then(|entry| entry.lease.as_ref()).map(|lease| lease.seconds);
+        if let Some(seconds) = seconds.filter(|_| self.grants_leases) {
+            state.schedule(&key, now + Duration::from_secs_f64(seconds));
+            self.changed.notify_all();
+        }
     }
 
     /// The lease of a run whose producer is outside of this process, with a sign of life now. The run began at this second of
@@ -252,6 +271,7 @@ impl Registry {
         };
         let mut state = self.state.lock();
         state.sweep_leases(now, granted);
+        state.sweep_session(session, now, granted);
         let entry = state.entry(session, run);
         let began = began.map_or_else(just_now, Began::Wall);
         let fresh = || Arc::new(Lease { seconds, began, last_sign_micros: AtomicU64::new(0) });
@@ -396,6 +416,7 @@ impl State {
         let (_, key) = self.due.first().filter(|(at, _)| *at <= now).cloned()?;
         self.due.pop_first();
         self.find(&key).into_iter().for_each(|entry| entry.due = None);
+        self.tidy(&key);
         Some(key)
     }
 
@@ -417,14 +438,24 @@ impl State {
         if self.runs.len() < self.leases_swept + SWEEP_AFTER {
             return;
         }
-        for runs in self.runs.values_mut() {
-            for entry in runs.values_mut() {
-                let is_over = |lease: &mut Arc<Lease>| Arc::strong_count(lease) == 1 && !lease.holds_at(now, granted);
-                entry.lease.take_if(|lease| is_over(lease));
-            }
-            runs.retain(|_, entry| !entry.is_needless());
-        }
+        self.runs.values_mut().for_each(|runs| sweep(runs, now, granted));
         self.runs.retain(|_, runs| !runs.is_empty());
         self.leases_swept = self.runs.len();
     }
+
+    /// The same for one session with many runs.
+    fn sweep_session(&mut self, session: &SessionId, now: Duration, granted: Duration) {
+        if let Some(runs) = self.runs.get_mut(session).filter(|runs| runs.len() >= SWEEP_SESSION_AFTER) {
+            sweep(runs, now, granted);
+        }
+    }
+}
+
+/// Drops the lapsed leases among these runs. An entry that is still due is dropped when it is.
+fn sweep(runs: &mut HashMap<RunId, RunEntry>, now: Duration, granted: Duration) {
+    for entry in runs.values_mut() {
+        let is_over = |lease: &mut Arc<Lease>| Arc::strong_count(lease) == 1 && !lease.holds_at(now, granted);
+        entry.lease.take_if(|lease| is_over(lease));
+    }
+    runs.retain(|_, entry| !entry.is_needless() || entry.due.is_some());
 }

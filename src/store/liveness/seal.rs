@@ -7,6 +7,7 @@ use super::judge::Liveness;
 use crate::model::{Event, RunEnd, RunId, SessionId};
 use crate::sidecar::SidecarError;
 use crate::storage::{Durability, Seal, StorageError};
+use crate::store::run_handle::GoesOn;
 use crate::store::session_locks::SessionLock;
 use crate::store::{Shared, StoreError};
 
@@ -31,10 +32,11 @@ impl Shared {
     ///
     /// A crash after the append leaves a sealed journal, which the next full read folds.
     pub(in crate::store) fn examine(&self, session: &SessionId, run: &RunId) -> Result<Examined, StoreError> {
-        if !self.storage.can_write() {
-            return Ok(if self.is_gone(session, run)? { Examined::Over } else { Examined::Waits(None) });
-        }
         let lock = self.locks.of(session);
+        if !self.storage.can_write() {
+            let end = self.end_for_reader(&lock, session, run)?;
+            return Ok(if end.is_some() { Examined::Over } else { Examined::Waits(None) });
+        }
         match self.liveness_of(&lock, session, run)? {
             Liveness::Live { for_at_most } => Ok(Examined::Waits(for_at_most)),
             Liveness::Sealed => self.save_hidden_end(&lock, session, run),
@@ -61,6 +63,7 @@ impl Shared {
     }
 
     fn seal(&self, lock: &Arc<SessionLock>, session: &SessionId, run: &RunId) -> Result<Examined, StoreError> {
+        let was_open = lock.open_run(run).is_some();
         let journal = match self.open_journal(lock, session, run) {
             Err(StoreError::Storage(StorageError::Fenced { .. })) => return Ok(Examined::Over),
             // Its journal cannot be written at the moment.
@@ -70,7 +73,11 @@ impl Shared {
         if journal.seal() != Seal::Open {
             return self.save_hidden_end(lock, session, run);
         }
-        self.announce_end(lock, &journal)?;
+        if !was_open {
+            // Readers may have left it while it was closed.
+            journal.set_left(true);
+        }
+        let goes_on = self.let_go_on(lock, &journal)?;
         let ended = journal.append(&[Event::end(RunEnd::InterruptedByCrash)], Durability::Durable)?;
         let saved = ended.ticket.wait().map_err(StoreError::from).and_then(|_| {
             self.meter().dead_runs_closed.add(1);
@@ -81,6 +88,9 @@ impl Shared {
         match saved {
             Ok(_) | Err(StoreError::NotFound { .. }) => {
                 self.show_saved_end(lock, run);
+                if goes_on == GoesOn::TellAfter {
+                    self.tell_resumed(session, run);
+                }
                 Ok(Examined::Over)
             }
             Err(error) => {

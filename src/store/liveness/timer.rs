@@ -15,7 +15,6 @@ use super::facts::Seen;
 use super::judge::Liveness;
 use super::registry::{Registry, RunKey};
 use super::seal::Examined;
-use crate::model::Summary;
 use crate::store::Shared;
 
 /// The longest time between two looks at the clock that is not a pause of the process.
@@ -128,12 +127,9 @@ impl Shared {
                 self.liveness.state().schedule(key, at);
             }
             Ok(Liveness::Orphaned) if self.is_awaited(session, run) => {
-                let metadata = self.metadata(session).ok();
-                metadata
-                    .as_ref()
-                    .and_then(Summary::of_metadata)
-                    .into_iter()
-                    .for_each(|summary| self.tell_listed(summary));
+                // If it goes on, lists are told so as well.
+                lock.open_run(run).iter().for_each(|journal| journal.set_left(true));
+                self.tell_listed_now(session);
             }
             _ => {}
         }
@@ -150,6 +146,8 @@ impl Shared {
         let (next, is_over) = match self.examine(session, run) {
             Ok(Examined::Waits(time)) => (time.map_or(every, |time| (time + AFTER_LAPSE).min(every)), false),
             Ok(Examined::Over) => (every, true),
+            // It waits until there is room.
+            Err(error) if error.code() == "no_space" => (FAILED_RETRY, false),
             Err(error) => {
                 self.liveness.report(key, error);
                 (FAILED_RETRY, false)
