@@ -58,9 +58,6 @@ pub const REPLAY_EVENTS_MAX: usize = 4096;
 /// Bytes of one session replay.
 pub const REPLAY_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// How long a follower trusts a silent notification before it looks at the journal itself.
-pub const FOLLOW_RECHECK: Duration = Duration::from_millis(200);
-
 /// Seconds for which a producer outside may ask to count as alive after its last sign of life.
 pub const LEASE_SECONDS_MAX: f64 = 86_400.0;
 

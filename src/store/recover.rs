@@ -34,7 +34,7 @@ impl Shared {
         }
     }
 
-    /// The same for somebody who holds the session's lock.
+    /// The same for a caller that holds the session's lock.
     ///
     /// A crash before the save leaves the session as it was, and the next read decides the same; a crash behind it
     /// leaves the session resolved, and the next read finds nothing to do.
