@@ -134,13 +134,17 @@ impl Host {
     }
 }
 
-/// A port that nobody has, outside of those that the system gives to clients: a client that asks for a dead server's port
-/// again and again would be given that very port one day, and talk to itself.
+/// A free port outside of those that the system gives to clients: a client that asks for a dead server's port again and again
+/// would be given that very port one day, and talk to itself. Each is given out once: a server that was killed comes back to
+/// its own.
 fn free_port() -> u16 {
+    const PORTS: u16 = 1_000;
     static NEXT: AtomicU16 = AtomicU16::new(0);
-    let first = 20_000 + (std::process::id() % 120) as u16 * 100;
+    let first = 20_000 + (std::process::id() % 12) as u16 * PORTS;
     loop {
-        let port = first + NEXT.fetch_add(1, Ordering::Relaxed) % 100;
+        let nth = NEXT.fetch_add(1, Ordering::Relaxed);
+        assert!(nth < PORTS, "there are more servers than ports");
+        let port = first + nth;
         if TcpListener::bind(("127.0.0.1", port)).is_ok() {
             return port;
         }

@@ -62,6 +62,8 @@ pub(in crate::http) struct SessionFeed {
     /// The segments that are to be shown after the present one.
     to_show: VecDeque<Segment>,
     current: Option<Follower>,
+    /// What it said, and what was not sent yet.
+    said: Option<Next>,
     /// The last run, if it was over. It may go on where it stands, if it is not sealed, or sealed with `done`, after which a
     /// `stream_end` may come. Any other run that goes on does so in a segment of its own.
     left: Option<LeftRun>,
@@ -110,6 +112,7 @@ impl SessionFeed {
             opening: VecDeque::new(),
             to_show: VecDeque::new(),
             current: None,
+            said: None,
             left: None,
             ended_before: None,
             is_resumed: false,
@@ -247,8 +250,6 @@ impl SessionFeed {
 
     /// What the reader is sent of what its run had to say.
     fn say(&mut self, next: Next) -> Option<Bytes> {
-        // What a run says after it went on elsewhere is heard of before it is read.
-        self.hear_all();
         let follower = self.current.as_mut()?;
         let run = follower.tail().run.clone();
         match next {
@@ -322,25 +323,23 @@ impl Feed for SessionFeed {
             return Some(Ok(opening));
         }
         while !self.is_over {
+            // Before what a run said is sent: it may have gone on elsewhere, after other runs.
             self.hear_all();
+            if self.has_missed && !self.is_deleted && self.catch_up_on_segments().await.is_err() {
+                return None;
+            }
+            if let Some(sent) = self.said.take().and_then(|next| self.say(next)) {
+                return Some(Ok(sent));
+            }
             if self.is_deleted {
                 self.is_over = true;
                 let end = json!({ "run_id": null, "last_seq": null, "state": "deleted" });
                 return Some(Ok(notice("end", &end)));
             }
-            if self.has_missed && self.catch_up_on_segments().await.is_err() {
-                return None;
-            }
             self.take_next_segment();
-            let said = match self.step().await {
-                Step::Said(next) => self.say(next),
-                Step::Heard(news) => {
-                    self.hear(news);
-                    None
-                }
-            };
-            if said.is_some() {
-                return said.map(Ok);
+            match self.step().await {
+                Step::Said(next) => self.said = Some(next),
+                Step::Heard(news) => self.hear(news),
             }
         }
         None
