@@ -49,7 +49,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens for the users of a store. Nobody is answered before [`Server::serve`].
+    /// Listens for the users of a store. No request is answered before [`Server::serve`]. Open the store with
+    /// [`Options::serves_producers`](crate::Options::serves_producers), so that a pause of this process ends no producer's lease.
     pub async fn bind(store: Store, supervisor: Supervisor, options: ServerOptions) -> Result<Self, ServeError> {
         let listen = options.listen;
         if !listen.ip().is_loopback() && options.tokens.is_empty() {
