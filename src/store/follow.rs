@@ -228,7 +228,7 @@ impl Follow {
         }
         let shared = &self.store.shared;
         if !shared.storage.can_write() {
-            return shared.end_for_reader(&self.lock, &self.session, &self.run);
+            return shared.end_for_reader(&self.session, &self.run);
         }
         if let Some(failure) = shared.liveness.take_failure(&self.session, &self.run) {
             return Err(failure);

@@ -74,26 +74,15 @@ impl Shared {
         Ok(self.judge_on_disk(lock, session, run, &on_disk, awaited.as_ref(), seen))
     }
 
-    /// How a run ended without being sealed, for a process that only reads; none while it may go on. Beside a process that
-    /// writes, only that one says so, but for a run that is gone.
+    /// How a run ended without being sealed, for a process that only reads: only what is gone. Everything else the process that
+    /// writes decides, or the next one that does.
     pub(in crate::store) fn end_for_reader(
         &self,
-        lock: &SessionLock,
         session: &SessionId,
         run: &RunId,
     ) -> Result<Option<RunState>, StoreError> {
-        if self.storage.is_deleted(session)? || self.storage.journal_len(session, run)?.is_none() {
-            return Ok(Some(RunState::Gone));
-        }
-        if self.storage.held_since().is_some() {
-            return Ok(None);
-        }
-        Ok(match self.liveness_seen(lock, session, run, Seen::NoEnd)? {
-            Liveness::Orphaned => Some(RunState::Orphaned),
-            Liveness::Foreign => Some(RunState::Foreign),
-            Liveness::Gone => Some(RunState::Gone),
-            Liveness::Live { .. } | Liveness::Sealed => None,
-        })
+        let is_gone = self.storage.is_deleted(session)? || self.storage.journal_len(session, run)?.is_none();
+        Ok(is_gone.then_some(RunState::Gone))
     }
 
     /// Whether the run that answers a session's pending turn is over. What cannot be read now says nothing: a run without a

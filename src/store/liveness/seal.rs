@@ -34,7 +34,7 @@ impl Shared {
     pub(in crate::store) fn examine(&self, session: &SessionId, run: &RunId) -> Result<Examined, StoreError> {
         let lock = self.locks.of(session);
         if !self.storage.can_write() {
-            let end = self.end_for_reader(&lock, session, run)?;
+            let end = self.end_for_reader(session, run)?;
             return Ok(if end.is_some() { Examined::Over } else { Examined::Waits(None) });
         }
         match self.liveness_of(&lock, session, run)? {
