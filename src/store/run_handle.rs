@@ -104,17 +104,16 @@ impl Shared {
     /// A number for a new run of a session: greater than that of the run before it, which may have been copied from another
     /// directory with the session.
     pub(super) fn next_order(&self, lock: &SessionLock, session: &Session) -> Result<u64, StoreError> {
-        let last = match lock.last_order() {
-            Some(last) => last,
-            None => self.order_of_last_answer(session)?,
-        };
+        let last = lock.last_order().unwrap_or_else(|| self.order_of_last_answer(session));
         Ok(self.storage.next_order(last)?)
     }
 
-    fn order_of_last_answer(&self, session: &Session) -> Result<u64, StoreError> {
+    fn order_of_last_answer(&self, session: &Session) -> u64 {
         let last = session.messages().rev().find_map(|row| RunId::parse(&row.run()?).ok());
-        let Some(run) = last else { return Ok(0) };
-        Ok(self.storage.birth(session.id(), &run)?.as_ref().map_or(0, Birth::last_order))
+        let Some(run) = last else { return 0 };
+        // A record that cannot be read costs no turn.
+        let birth = self.storage.birth(session.id(), &run).ok().flatten();
+        birth.as_ref().map_or(0, Birth::last_order)
     }
 
     /// Notes that a run goes on although another one began since.

@@ -20,7 +20,7 @@ use crate::http::error::ApiError;
 use crate::journal::Segment;
 use crate::limits::SEQ_MAX;
 use crate::model::{Cursor, RunId, RunState, SessionId};
-use crate::store::{After, Store, StoreError};
+use crate::store::{After, StoreError};
 
 /// Where a follower of a session begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -158,10 +158,15 @@ impl SessionFeed {
         Ok(())
     }
 
-    /// Leaves out the last run, and says where it ends now.
+    /// Leaves out the last run, unless it has events that are not shown yet, and says where it ends now.
     async fn leave_last(&mut self, run: &RunId) -> Result<(RunId, u64), ApiError> {
-        let (last_seq, is_sealed) = end_now(&self.hub, &self.session, run).await?;
-        self.left = Some(LeftRun { run: run.clone(), last_seq, is_sealed });
+        let RunTail { last_seq, is_sealed, has_more } = tail_now(&self.hub, &self.session, run).await?;
+        match has_more {
+            true => {
+                self.to_show.push_back(Segment { run: run.clone(), after_seq: last_seq, until_seq: None, order: 0 })
+            }
+            false => self.left = Some(LeftRun { run: run.clone(), last_seq, is_sealed }),
+        }
         Ok((run.clone(), last_seq))
     }
 
@@ -374,19 +379,22 @@ async fn find_segments(hub: &Arc<Hub>, session: &SessionId) -> Result<Segments, 
     Ok(found.await.map_err(|broken| ApiError::broken(broken.to_string()))???)
 }
 
-/// The number of a run's last event, and whether it ended the run. Read from the end of its journal.
-async fn end_now(hub: &Arc<Hub>, session: &SessionId, run: &RunId) -> Result<(u64, bool), ApiError> {
-    let (store, session, run) = (hub.store().clone(), session.clone(), run.clone());
-    let found = hub.desk.read(move || seek_end(&store, &session, &run));
-    Ok(found.await.map_err(|broken| ApiError::broken(broken.to_string()))???)
+/// The end of a run's journal, as far as it is shown.
+struct RunTail {
+    last_seq: u64,
+    is_sealed: bool,
+    /// Whether there are events that are not shown yet.
+    has_more: bool,
 }
 
-fn seek_end(store: &Store, session: &SessionId, run: &RunId) -> Result<(u64, bool), StoreError> {
-    let mut follow = store.follow(session, run, After::Seq(SEQ_MAX))?;
-    loop {
+/// Reads the end of a run's journal, and leaves the run if it has no more.
+async fn tail_now(hub: &Arc<Hub>, session: &SessionId, run: &RunId) -> Result<RunTail, ApiError> {
+    let (store, session, run) = (hub.store().clone(), session.clone(), run.clone());
+    let found = hub.desk.read(move || {
+        let mut follow = store.follow(&session, &run, After::Seq(SEQ_MAX))?;
         follow.poll()?;
-        if follow.leave() {
-            return Ok((follow.last_seq(), follow.ending().is_some()));
-        }
-    }
+        let (has_more, is_sealed) = (!follow.leave(), follow.ending().is_some());
+        Ok::<_, StoreError>(RunTail { last_seq: follow.last_seq(), is_sealed, has_more })
+    });
+    Ok(found.await.map_err(|broken| ApiError::broken(broken.to_string()))???)
 }

@@ -244,7 +244,10 @@ impl Pump {
             file_place = file_place.or_else(|| self.reader_files.clone().try_acquire_owned().ok());
             let Some((read, given_back)) = self.read(follow).await else { return self.fail() };
             follow = given_back;
-            let Ok(batch) = read else { return self.fail() };
+            let batch = match read {
+                Ok(batch) => batch,
+                Err(error) => return self.fail_because(&error),
+            };
             let Some(tail) = self.tail.upgrade() else { return };
             if let Some(last) = batch.frames.last() {
                 let to = if batch.is_caught_up { follow.read_to() } else { last.end() };
@@ -278,6 +281,11 @@ impl Pump {
     fn rest(&self, follow: &mut Follow) {
         follow.rest();
         self.tail.upgrade().iter().for_each(|tail| tail.clear());
+    }
+
+    fn fail_because(&self, error: &StoreError) {
+        tracing::warn!(run = %self.run, %error, "a run that is followed could not be read or ended");
+        self.fail();
     }
 
     fn fail(&self) {

@@ -52,14 +52,14 @@ pub(super) struct Child {
 
 /// A child process that has ended.
 #[derive(Debug)]
-pub(super) struct Ended {
+pub(super) struct ChildExit {
     /// Nothing if the system would not tell.
     pub(super) status: Option<ExitStatus>,
     /// The end of what it printed on stderr.
     pub(super) stderr: String,
 }
 
-impl Ended {
+impl ChildExit {
     /// The last line of stderr, to be put behind a sentence.
     pub(super) fn last_words(&self) -> String {
         const CHARS_MAX: usize = 300;
@@ -125,7 +125,7 @@ impl Child {
 
     /// Ends whatever is left of the group, and tells how the child ended. It is taken note of last, so that until then
     /// the group's number is nobody else's.
-    pub(super) async fn end(&mut self, term_grace: Duration) -> Ended {
+    pub(super) async fn end(&mut self, term_grace: Duration) -> ChildExit {
         self.stdin = None;
         match (self.group.take(), &self.exit) {
             (Some(group), Some(_)) => group.end(term_grace).await,
@@ -134,7 +134,7 @@ impl Child {
         }
         let status = within(REAP_GRACE, self.child.wait()).await.and_then(Result::ok);
         self.hear_last_complaints().await;
-        Ended { status, stderr: String::from_utf8_lossy(&self.complaints).into_owned() }
+        ChildExit { status, stderr: String::from_utf8_lossy(&self.complaints).into_owned() }
     }
 
     /// Says what was in the pipe when everybody had ended, and what waits for the end of its line.

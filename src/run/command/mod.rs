@@ -10,7 +10,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 
-use self::child::{Child, Ended};
+use self::child::{Child, ChildExit};
 pub use self::output::OutputForm;
 use super::group::TERM_GRACE;
 use super::runner::{Failure, Finish, Outlet, Producing, Prompt, Retry, Runner};
@@ -125,7 +125,7 @@ impl Answer {
     }
 
     /// How the attempt ended: as the command said, or else as its exit code says.
-    fn conclude(self, runner: &CommandRunner, ended: &Ended) -> Result<Finish, Failure> {
+    fn conclude(self, runner: &CommandRunner, ended: &ChildExit) -> Result<Finish, Failure> {
         let failure = match self.end.first() {
             Some(end) if matches!(end.name(), "apperror" | "error") => declared_failure(end),
             Some(_) => return Ok(Finish { events: self.end }),
@@ -157,7 +157,7 @@ fn declared_failure(event: &Event) -> Failure {
     failure
 }
 
-fn exit_failure(runner: &CommandRunner, ended: &Ended) -> Failure {
+fn exit_failure(runner: &CommandRunner, ended: &ChildExit) -> Failure {
     let name = runner.name();
     let why = ended.last_words();
     let code = ended.status.and_then(|status| status.code());
@@ -181,12 +181,12 @@ fn signal_name(status: Option<ExitStatus>) -> String {
     "the system".to_owned()
 }
 
-fn noting_exit(failure: Failure, ended: &Ended) -> Failure {
+fn noting_exit(failure: Failure, ended: &ChildExit) -> Failure {
     let failure = failure.noting("exit_code", exit_code(ended));
     if ended.stderr.is_empty() { failure } else { failure.noting("stderr_tail", quoted(&ended.stderr)) }
 }
 
-fn exit_code(ended: &Ended) -> String {
+fn exit_code(ended: &ChildExit) -> String {
     ended.status.and_then(|status| status.code()).map_or("null".to_owned(), |code| code.to_string())
 }
 
@@ -197,7 +197,7 @@ fn quoted(text: &str) -> String {
 }
 
 /// The event that keeps how the command ended.
-fn exit_event(ended: &Ended) -> Event {
+fn exit_event(ended: &ChildExit) -> Event {
     let mut payload = Object::default();
     payload.set("exit_code", exit_code(ended));
     if ended.status.is_some_and(|status| status.code().is_none()) {

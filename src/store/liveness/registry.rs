@@ -318,7 +318,10 @@ impl Registry {
         let mut state = self.state.lock();
         state.next_reader += 1;
         let reader = state.next_reader;
-        state.entry(&key.0, &key.1).readers.push((reader, waker));
+        let entry = state.entry(&key.0, &key.1);
+        entry.readers.push((reader, waker));
+        // It may have looked before what the timer knows of.
+        entry.seen_bytes = None;
         state.schedule(&key, now);
         drop(state);
         self.changed.notify_all();
@@ -329,6 +332,9 @@ impl Registry {
         let mut state = self.state.lock();
         if let Some(entry) = state.find(key) {
             entry.readers.retain(|(known, _)| *known != reader);
+            if entry.readers.is_empty() {
+                (entry.seen_bytes, entry.failure) = (None, None);
+            }
             if let Some(due) = entry.due.take_if(|_| entry.readers.is_empty() && entry.lease.is_none()) {
                 state.due.remove(&(due, key.clone()));
             }
@@ -362,12 +368,12 @@ impl Registry {
         self.state.lock().find(key).is_some_and(|entry| !entry.readers.is_empty())
     }
 
-    /// Notes how long a run's journal is, and says whether it has grown since the timer's last look.
+    /// Notes how long a run's journal is, and says whether it may have grown since its readers looked. It may at the timer's
+    /// first look.
     pub(super) fn has_grown(&self, key: &RunKey, bytes: Option<u64>) -> bool {
         let mut state = self.state.lock();
         let Some(entry) = state.find(key) else { return false };
-        let before = std::mem::replace(&mut entry.seen_bytes, bytes);
-        before.is_some() && before != bytes
+        std::mem::replace(&mut entry.seen_bytes, bytes) != bytes
     }
 
     /// Keeps a failure for the readers of a run, and wakes them.

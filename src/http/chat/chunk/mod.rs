@@ -28,7 +28,7 @@ pub(crate) struct ChunkWriter {
     part: Option<Part>,
     parts_begun: u64,
     calls: Calls,
-    ending: Option<Ending>,
+    ending: Option<ClosingChunk>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,7 +87,7 @@ impl ChunkWriter {
         }
         self.begin(out);
         self.close_part(out);
-        let ending = self.ending.take().unwrap_or_else(|| Ending::Error(NO_END.to_owned()));
+        let ending = self.ending.take().unwrap_or_else(|| ClosingChunk::Error(NO_END.to_owned()));
         self.calls.give_up(ending.owed_result(), out);
         Frame::open(out, "finish-step").close();
         ending.write(out);
@@ -146,7 +146,7 @@ impl ChunkWriter {
     fn note_end(&mut self, name: &str, payload: &str, out: &mut Vec<u8>) {
         self.close_part(out);
         if name != "stream_end" || self.ending.is_none() {
-            self.ending = Ending::of(name, payload).or(self.ending.take());
+            self.ending = ClosingChunk::of(name, payload).or(self.ending.take());
         }
     }
 }
@@ -219,37 +219,37 @@ fn quoted(text: &str) -> String {
 
 /// How the message ends.
 #[derive(Debug, PartialEq, Eq)]
-enum Ending {
+enum ClosingChunk {
     Finish(&'static str),
     Abort,
     Error(String),
 }
 
-impl Ending {
+impl ClosingChunk {
     fn of(name: &str, payload: &str) -> Option<Self> {
         let is_failure = matches!(name, "apperror" | "error");
         Some(match RunEnd::of(name, payload)? {
-            RunEnd::InterruptedByUser => Ending::Abort,
-            _ if is_failure => Ending::Error(message_of(payload)),
+            RunEnd::InterruptedByUser => ClosingChunk::Abort,
+            _ if is_failure => ClosingChunk::Error(message_of(payload)),
             // The packages say this of an agent that was not allowed another step.
-            RunEnd::ToolLimitReached => Ending::Finish("tool-calls"),
-            _ => Ending::Finish(finish_reason(payload)),
+            RunEnd::ToolLimitReached => ClosingChunk::Finish("tool-calls"),
+            _ => ClosingChunk::Finish(finish_reason(payload)),
         })
     }
 
     /// What becomes of the tools that have not answered.
     fn owed_result(&self) -> &'static str {
         match self {
-            Ending::Finish(_) => "no result",
-            Ending::Abort | Ending::Error(_) => "interrupted",
+            ClosingChunk::Finish(_) => "no result",
+            ClosingChunk::Abort | ClosingChunk::Error(_) => "interrupted",
         }
     }
 
     fn write(&self, out: &mut Vec<u8>) {
         match self {
-            Ending::Finish(reason) => Frame::open(out, "finish").text("finishReason", reason).close(),
-            Ending::Abort => Frame::open(out, "abort").close(),
-            Ending::Error(text) => Frame::open(out, "error").text("errorText", text).close(),
+            ClosingChunk::Finish(reason) => Frame::open(out, "finish").text("finishReason", reason).close(),
+            ClosingChunk::Abort => Frame::open(out, "abort").close(),
+            ClosingChunk::Error(text) => Frame::open(out, "error").text("errorText", text).close(),
         }
     }
 }
