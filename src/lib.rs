@@ -21,9 +21,13 @@ pub mod model;
 pub mod recovery;
 #[cfg(feature = "run")]
 pub mod run;
+#[cfg(test)]
+#[path = "../tests/shared/seeds.rs"]
+mod seeds;
 pub mod sidecar;
 pub mod storage;
 mod store;
+mod sync;
 
 pub use cache::CacheOptions;
 pub use index::{InvalidPosition, ListFilter, Position};

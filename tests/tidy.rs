@@ -1,11 +1,17 @@
 //! Properties of the code itself, checked like any other behaviour.
 
+#[path = "shared/seeds.rs"]
+mod seeds;
+
 use std::fs;
 use std::path::Path;
 
+use proptest::prelude::{ProptestConfig, any};
+use proptest::test_runner::{TestCaseError, TestRunner};
+
 /// Layers from bottom to top. A file may name its own layer and those before it.
 const LAYERS: &[&[&str]] = &[
-    &["limits", "clock", "awake", "entropy", "meter", "model"],
+    &["limits", "clock", "awake", "entropy", "meter", "model", "sync"],
     &["format"],
     &["storage"],
     &["journal", "sidecar", "index"],
@@ -33,7 +39,40 @@ const KEPT_TO: &[(&str, &[&str], &str)] = &[
     ),
     ("getrandom", &["src/entropy.rs"], "randomness is an argument"),
     ("tokio::time", &["src/run/sleep.rs", "src/client/wait.rs", "src/http/time.rs"], "one place waits"),
-    ("std::thread", &["src/storage", "src/doctor", "src/store/liveness/timer.rs", "src/cli/bench"], "a run is a task"),
+    (
+        "std::thread",
+        &["src/sync", "src/storage/lock.rs", "src/doctor", "src/cli/bench"],
+        "a schedule knows its threads",
+    ),
+    (
+        "parking_lot",
+        &[
+            "src/sync",
+            "src/storage/sim",
+            "src/store/news.rs",
+            "src/meter.rs",
+            "src/doctor",
+            "src/run",
+            "src/http",
+            "src/cli",
+        ],
+        "a schedule knows its locks",
+    ),
+    (
+        "std::sync::atomic",
+        &[
+            "src/sync",
+            "src/storage/os.rs",
+            "src/meter.rs",
+            "src/clock.rs",
+            "src/entropy.rs",
+            "src/doctor",
+            "src/run",
+            "src/http",
+            "src/cli",
+        ],
+        "a schedule knows its atomics",
+    ),
     ("thread::sleep", &[], "wait on a notification with a time limit"),
     ("println!", &["src/cli"], "the library never touches the terminal"),
     ("process::exit", &[], "exit codes are returned"),
@@ -79,7 +118,7 @@ fn each_word_stays_where_it_belongs() {
     let mut bad = Vec::new();
     visit(Path::new("src"), &mut |path, text| {
         let code = text.split("#[cfg(test)]").next().unwrap_or_default();
-        if path.ends_with("tests.rs") {
+        if path.ends_with("tests.rs") || path.iter().any(|part| part == "tests") {
             return;
         }
         for (number, line) in code.lines().enumerate().filter(|(_, line)| !line.trim_start().starts_with("//")) {
@@ -115,20 +154,44 @@ fn no_file_and_no_line_is_too_long_to_read() {
     assert!(bad.is_empty(), "{bad:?}");
 }
 
-/// Each row of the hazards table names a test that exists, or says that there is none yet.
+/// Tables that name tests name those that exist.
 #[test]
 fn hazards_name_tests_that_exist() {
-    let table = fs::read_to_string("docs/hazards.md").unwrap();
     let mut sources = String::new();
     for folder in ["src", "tests"] {
         visit(Path::new(folder), &mut |_, text| sources.push_str(text));
     }
-    let named: Vec<&str> = table.split('`').skip(1).step_by(2).filter(|word| word.contains("::")).collect();
-    assert!(named.len() > 10, "the table names too few tests");
-    for name in named {
-        let test = name.rsplit("::").next().unwrap_or_default();
-        assert!(sources.contains(&format!("fn {test}(")), "docs/hazards.md names `{name}`, which does not exist");
+    for document in ["docs/hazards.md", "tests/README.md"] {
+        let table = fs::read_to_string(document).unwrap();
+        let is_test = |word: &&str| word.contains("::") && !word.starts_with("Explorer");
+        let named: Vec<&str> = table.split('`').skip(1).step_by(2).filter(is_test).collect();
+        assert!(named.len() > 10, "{document} names too few tests");
+        for name in named.into_iter().filter(|name| *name != "suite::rule") {
+            let test = name.rsplit("::").next().unwrap_or_default();
+            assert!(sources.contains(&format!("fn {test}(")), "{document} names `{name}`, which does not exist");
+        }
     }
+}
+
+#[test]
+fn every_suite_is_named_with_what_it_guards() {
+    let table = fs::read_to_string("tests/README.md").unwrap();
+    let suites = fs::read_dir("tests").unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let suites = suites.filter(|name| name != "README.md" && name != "shared");
+    let missing: Vec<_> =
+        suites.filter(|name| !table.contains(&format!("`{}`", name.trim_end_matches(".rs")))).collect();
+    assert!(missing.is_empty(), "tests/README.md does not say what these guard: {missing:?}");
+}
+
+/// A seed that was not looked at by a person is not committed, whatever made the test fail.
+#[test]
+fn the_seed_of_a_new_failure_is_not_taken_for_a_committed_one() {
+    let [committed, found] = ["fixtures", "target"].map(|folder| Path::new(folder).join("regressions/tidy.txt"));
+    let _ = fs::remove_file(&found);
+    let config = ProptestConfig { cases: 1, source_file: Some(file!()), ..seeds::config("tidy") };
+    let failed = TestRunner::new(config).run(&any::<u8>(), |_| Err(TestCaseError::fail("on purpose")));
+    assert!(failed.is_err());
+    assert!(found.exists() && !committed.exists());
 }
 
 fn visit(folder: &Path, check: &mut dyn FnMut(&Path, &str)) {

@@ -368,6 +368,8 @@ mod tests {
     }
 
     proptest::proptest! {
+        #![proptest_config(crate::seeds::config("sidecar"))]
+
         #[test]
         fn the_quick_way_takes_what_the_json_reader_takes_whatever_is_cut_or_changed(
             pieces in proptest::collection::vec(proptest::sample::select(vec![

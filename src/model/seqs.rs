@@ -94,6 +94,8 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
+        #![proptest_config(crate::seeds::config("seqs"))]
+
         #[test]
         fn it_is_a_set_of_numbers_that_knows_its_gaps(seqs in prop::collection::vec(1_u64..40, 0..60)) {
             let (mut seen, mut plain) = (SeenSeqs::default(), BTreeSet::new());

@@ -3,10 +3,10 @@
 use std::fs;
 
 use crate::data::{Data, rid, sid};
+use crate::seeds;
 use lastword::format::{DamageKind, LineShape, Record, Scanner, encode, read_head, read_session};
 use lastword::{Event, List, Outcome, ReadOptions, UserTurn};
 use proptest::prelude::*;
-use proptest::test_runner::FileFailurePersistence;
 
 /// What the scanner made of some bytes.
 #[derive(Debug, Clone, PartialEq)]
@@ -104,8 +104,7 @@ fn valid_sidecar() -> Vec<u8> {
 }
 
 fn config(cases: u32) -> ProptestConfig {
-    let seeds = FileFailurePersistence::Direct("fixtures/regressions/bad_input.txt");
-    ProptestConfig { cases, failure_persistence: Some(Box::new(seeds)), ..ProptestConfig::default() }
+    ProptestConfig { cases, ..seeds::config("bad_input") }
 }
 
 /// A checked event is a line that was written, and every line that is still whole comes out.

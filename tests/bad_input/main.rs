@@ -5,6 +5,8 @@ mod anything;
 mod data;
 mod input;
 mod journals;
+#[path = "../shared/seeds.rs"]
+mod seeds;
 mod show;
 mod sidecars;
 mod strangers;

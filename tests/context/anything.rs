@@ -1,17 +1,16 @@
 //! Sessions of any shape, garbage included.
 
+use crate::seeds;
 use crate::session::{session, valid_context};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
-use proptest::test_runner::FileFailurePersistence;
 
 /// Stands in reasoning and in markers only.
 const SECRET: &str = "SECRET";
 
 pub(crate) fn config(cases: u32) -> ProptestConfig {
-    let seeds = FileFailurePersistence::Direct("fixtures/regressions/context.txt");
-    ProptestConfig { cases, failure_persistence: Some(Box::new(seeds)), ..ProptestConfig::default() }
+    ProptestConfig { cases, ..seeds::config("context") }
 }
 
 /// JSON texts, because a value of a JSON library cannot hold everything that a file can.

@@ -4,6 +4,8 @@ mod anything;
 mod cuts;
 mod provider;
 mod rows;
+#[path = "../shared/seeds.rs"]
+mod seeds;
 mod session;
 mod tools;
 mod whole;

@@ -3,10 +3,10 @@
 use lastword::storage::sim::{Crash, SimDisk};
 use lastword::{Run, Store, StoreError};
 use proptest::prelude::*;
-use proptest::test_runner::FileFailurePersistence;
 
 use crate::ledger::{Claim, Ledger, RunTold, session_id};
 use crate::machine::{End, Machine, USUAL, log_of};
+use crate::seeds;
 use crate::verdict::Verdict;
 
 const SESSIONS: [&str; 3] = ["a", "b", "c"];
@@ -293,9 +293,8 @@ impl RunTold {
 
 /// A few seconds of it, or longer if `PROPTEST_CASES` says so.
 fn config() -> ProptestConfig {
-    let seeds = FileFailurePersistence::Direct("fixtures/regressions/anything.txt");
     let cases = 6 * ProptestConfig::default().cases;
-    ProptestConfig { cases, failure_persistence: Some(Box::new(seeds)), ..ProptestConfig::default() }
+    ProptestConfig { cases, ..seeds::config("anything") }
 }
 
 proptest! {

@@ -22,6 +22,8 @@ mod recovery;
 mod replay;
 mod resources;
 mod revisions;
+#[path = "../shared/seeds.rs"]
+mod seeds;
 mod shown;
 mod streams;
 mod told;

@@ -5,15 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use lastword::StorageError;
 use lastword::doctor::{self, Code, DoctorError, Finding, Severity};
 use proptest::prelude::*;
-use proptest::test_runner::FileFailurePersistence;
 
 use crate::accidents::{Accident, Mishap, STRAYS, Talk, Turn, accident, befall, build, happen, mishaps, talks};
 use crate::data::{Data, Files, files_in, sid};
 use crate::repairs::is_derived;
+use crate::seeds;
 
 fn config(cases: u32) -> ProptestConfig {
-    let seeds = FileFailurePersistence::Direct("fixtures/regressions/doctor.txt");
-    ProptestConfig { cases, failure_persistence: Some(Box::new(seeds)), ..ProptestConfig::default() }
+    ProptestConfig { cases, ..seeds::config("doctor") }
 }
 
 fn is_record(name: &str) -> bool {

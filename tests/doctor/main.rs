@@ -15,3 +15,5 @@ mod recorded;
 mod repairs;
 mod rows;
 mod scenes;
+#[path = "../shared/seeds.rs"]
+mod seeds;

@@ -16,6 +16,7 @@ use lastword::storage::{FileStorage, FilesOptions, Mode, OsDisk};
 use lastword::{Listed, NewSession, Position, SaveOptions, Store};
 use proptest::prelude::*;
 
+use crate::seeds;
 use crate::shelf::{Shelf, ids, rename, shown, sid};
 
 fn titled(title: &str) -> ListFilter {
@@ -103,6 +104,8 @@ fn any_filter() -> impl Strategy<Value = ListFilter> {
 }
 
 proptest! {
+    #![proptest_config(seeds::config("index"))]
+
     #[test]
     fn pages_of_any_size_give_all_that_is_wanted_once_and_in_order(filter in any_filter(), limit in 1usize..70) {
         let store = mixed().reader();

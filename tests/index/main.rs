@@ -9,4 +9,6 @@ mod find;
 #[cfg(feature = "sim")]
 mod outside;
 mod pages;
+#[path = "../shared/seeds.rs"]
+mod seeds;
 mod shelf;

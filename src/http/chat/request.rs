@@ -331,6 +331,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(crate::seeds::config("chat_request"))]
+
         #[test]
         fn no_body_is_too_odd(body in r#"(\{|\[|\}|\]|,|:|"(id|messages|message|role|user|parts|type|text|file)"|7|null|.){0,40}"#) {
             let _ = ChatRequest::parse(&body);

@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 
 use lastword::storage::sim::{Crash, SimDisk};
 use proptest::prelude::*;
-use proptest::test_runner::FileFailurePersistence;
 use serde_json::json;
 
 use super::files::{TORN, add_to_journal, checked, line, line_of, put_waiting_session};
 use super::judge::{Expected, Files, files};
 use super::scenes::{LATER, read};
 use crate::machine::{End, id, open_at};
+use crate::seeds;
 
 /// An event of the journal.
 #[derive(Debug, Clone, Copy)]
@@ -196,8 +196,7 @@ fn told(story: &Story, cuts: [&[Cut]; 2]) -> (SimDisk, [Files; 2]) {
 }
 
 fn config(cases: u32) -> ProptestConfig {
-    let seeds = FileFailurePersistence::Direct("fixtures/regressions/recovery.txt");
-    ProptestConfig { cases, failure_persistence: Some(Box::new(seeds)), ..ProptestConfig::default() }
+    ProptestConfig { cases, ..seeds::config("recovery") }
 }
 
 proptest! {

@@ -280,6 +280,8 @@ fn any_three_events_give_a_sound_stream() {
 }
 
 proptest! {
+    #![proptest_config(crate::seeds::config("chunk"))]
+
     #[test]
     fn any_events_give_a_sound_stream(
         known in prop::collection::vec(prop::sample::select(EVENTS), 0..40),
