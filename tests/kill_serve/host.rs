@@ -2,6 +2,7 @@
 
 use std::net::TcpListener;
 use std::process::Command;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
@@ -136,11 +137,17 @@ impl Host {
 
 /// A free port outside of those that the system gives to clients: a client that asks for a dead server's port again and again
 /// would be given that very port one day, and talk to itself. Each is given out once: a server that was killed comes back to
-/// its own.
+/// its own. Test processes that run at the same time have ports of their own, each a block whose first port it listens on.
 fn free_port() -> u16 {
-    const PORTS: u16 = 1_000;
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    let first = 20_000 + (std::process::id() % 12) as u16 * PORTS;
+    const PORTS: u16 = 200;
+    const BLOCKS: u16 = 60;
+    static BLOCK: OnceLock<(TcpListener, u16)> = OnceLock::new();
+    static NEXT: AtomicU16 = AtomicU16::new(1);
+    let take = |first: u16| TcpListener::bind(("127.0.0.1", first)).ok().map(|guard| (guard, first));
+    let (_, first) = BLOCK.get_or_init(|| {
+        let blocks = (0..BLOCKS).map(|nth| 20_000 + (nth + std::process::id() as u16 % BLOCKS) % BLOCKS * PORTS);
+        blocks.into_iter().find_map(take).expect("a block of ports is free")
+    });
     loop {
         let nth = NEXT.fetch_add(1, Ordering::Relaxed);
         assert!(nth < PORTS, "there are more servers than ports");
