@@ -360,3 +360,15 @@ fn a_process_that_only_reads_ends_no_run_for_its_followers() {
     assert!(beside.poll().unwrap().is_some());
     assert_eq!(beside.ended().unwrap(), Some(RunState::Ended(Outcome::Completed)));
 }
+
+#[test]
+fn a_list_without_a_writer_says_what_the_next_reader_of_the_session_would_find() {
+    for (lease, state) in [(None, SessionState::Interrupted), (Some(100.0), SessionState::Answering)] {
+        let scene = Scene::new();
+        drop(begun(&scene, lease));
+        scene.wait(1);
+        let reader = Store::open_read_only_on(scene.disk.clone(), &scene.root, scene.options.clone()).unwrap();
+        assert_eq!(reader.list().unwrap()[0].state, state, "{lease:?}");
+        assert_eq!(is_pending(&scene.open()), lease.is_some());
+    }
+}

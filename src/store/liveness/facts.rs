@@ -38,8 +38,8 @@ impl Shared {
         let wall = self.clock.now().seconds();
         let holder_began = match self.storage.can_write() {
             true => self.began_at.seconds(),
-            // Without a holder, a run has its grace from its beginning.
-            false => self.storage.held_since().unwrap_or(0.0),
+            // Without a holder, every run began before the next one.
+            false => self.storage.held_since().unwrap_or(wall),
         };
         Now { awake: self.liveness.clock.now(), wall, holder_began, grace: self.options.recovery.grace }
     }
