@@ -50,17 +50,28 @@ impl fmt::Display for Timestamp {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stopwatch {
     begun: Instant,
+    /// When it was started, in the time of the schedule that its thread runs under.
+    #[cfg(any(test, feature = "sim"))]
+    scheduled: Option<Duration>,
 }
 
 impl Stopwatch {
     /// Begins now.
     #[allow(clippy::disallowed_methods, reason = "this is the one place that reads the time")]
     pub(crate) fn start() -> Self {
-        Stopwatch { begun: Instant::now() }
+        Stopwatch {
+            begun: Instant::now(),
+            #[cfg(any(test, feature = "sim"))]
+            scheduled: crate::sync::schedule::now(),
+        }
     }
 
     /// What has passed since.
     pub(crate) fn elapsed(self) -> Duration {
+        #[cfg(any(test, feature = "sim"))]
+        if let (Some(begun), Some(now)) = (self.scheduled, crate::sync::schedule::now()) {
+            return now.saturating_sub(begun);
+        }
         self.begun.elapsed()
     }
 }

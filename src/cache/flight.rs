@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use parking_lot::{Condvar, Mutex};
+use crate::sync::{Condvar, Mutex};
 
 /// A load under way. A loader that panics lands without a result; then those who waited load for themselves.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ mod order;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use crate::sync::Mutex;
 
 use self::flight::Flight;
 use self::order::Order;

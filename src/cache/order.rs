@@ -1,7 +1,7 @@
 //! The order of use: who was used least recently.
 
+use crate::sync::atomic::{AtomicU64, Ordering};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::model::SessionId;
 

@@ -1,6 +1,6 @@
 //! The cache on its own: bounds, order, and one load for all.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 
 use super::{Cache, CacheOptions, Weighed};

@@ -1,8 +1,8 @@
 //! Comparing the listing with the documents.
 
+use crate::sync::atomic::Ordering;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::listing::{Compared, Listing};
 use super::{Entry, Index, State, Unlisted};

@@ -13,12 +13,12 @@ mod listing;
 mod notes;
 mod position;
 
+use crate::sync::atomic::{AtomicBool, Ordering};
 use std::collections::HashMap;
 use std::mem;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::{Mutex, MutexGuard};
+use crate::sync::{Mutex, MutexGuard};
 
 pub use self::filter::ListFilter;
 use self::filter::Sieve;

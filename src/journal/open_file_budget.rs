@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use parking_lot::Mutex;
+use crate::sync::Mutex;
 
 use super::writer::RunJournal;
 

@@ -1,10 +1,10 @@
 //! How far a live journal has come, for those who follow it. The writer never waits for them.
 
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 
-use parking_lot::Mutex;
+use crate::sync::Mutex;
 
 /// The visible extent of a journal that is being written in this process.
 ///

@@ -58,7 +58,7 @@ fn first_event(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use crate::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
     use crate::clock::Timestamp;

@@ -1,10 +1,10 @@
 //! Appending: a number, a line, a write. Whoever comes while another is writing has its events written with the next
 //! write, together with everybody else's who waits.
 
-use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-use parking_lot::{Mutex, MutexGuard};
+use crate::sync::{Mutex, MutexGuard};
 
 use super::open_file_budget::OpenFileBudget;
 use super::progress::{AppendWaker, Attached, Progress};

@@ -1,7 +1,7 @@
 //! What in a session calls for another look when it is read again. Found once, when the session is loaded.
 
+use crate::sync::atomic::{AtomicU64, Ordering};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::model::marker::{self, FoldedUpTo, Retry};
 use crate::model::{List, Row, Session};

@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use crate::sync::Mutex;
 
 use super::disk::{Disk, DiskDir, FileStat, SharedDisk};
 use super::error::{Attempt, StorageError, optional};

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use crate::sync::{Condvar, Mutex};
 
 use super::liveness::{Examined, Liveness, Seen, Waiting};
 use super::session_locks::SessionLock;

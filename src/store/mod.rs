@@ -21,7 +21,7 @@ mod settle;
 use std::path::Path;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use crate::sync::Mutex;
 
 pub use self::again::Again;
 pub use self::error::StoreError;

@@ -1,7 +1,7 @@
 //! Reading sessions: from memory if that is still what the file says, else from the file; never half a save.
 
+use crate::sync::atomic::AtomicBool;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use super::liveness::Registry;
 use super::session_locks::SessionLock;

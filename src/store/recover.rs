@@ -1,8 +1,8 @@
 //! Resolving interrupted answers when a session is read: who is alive, what to look at, and one save.
 
+use crate::sync::atomic::Ordering;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::liveness::{KeptAlive, Liveness};
 use super::read::Cached;

@@ -1,7 +1,7 @@
 //! Sessions: created, changed, deleted.
 
+use crate::sync::atomic::Ordering;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::read::Cached;
 use super::session_locks::SessionLock;

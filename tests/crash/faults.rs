@@ -282,3 +282,19 @@ fn an_answer_that_could_not_be_saved_is_saved_by_the_next_finish() {
         assert_eq!((session.len(List::Messages), session.pending_turn()), (2, None));
     }
 }
+
+/// A line that no appender handed in is read back from its journal for the log. If that fails, the journal itself is synced.
+#[test]
+fn a_journal_that_cannot_be_read_back_is_synced_in_place() {
+    let (disk, _) = prepared(created);
+    let store = open(&disk).unwrap();
+    let run = store.begin_run(&id(), UserTurn::text("x")).unwrap();
+    run.append(Event::token("buffered")).unwrap();
+    let journal = format!("/data/_run_journal/s/{}.jsonl", run.id());
+    disk.break_reads(&journal).unwrap();
+    run.append_durable(Event::token("durable")).unwrap().wait().unwrap();
+    disk.power_cut(Crash::LoseAll);
+    disk.mend_reads(&journal).unwrap();
+    let found = open(&disk).unwrap().read_events(&id(), run.id(), ReadOptions::default()).unwrap();
+    assert_eq!(found.events.len(), 2);
+}

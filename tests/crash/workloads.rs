@@ -133,34 +133,6 @@ fn acknowledged_events_of_a_deleted_session_are_in_the_trash_after_a_power_cut()
     assert!(disk.files().iter().any(is_there));
 }
 
-/// Appenders at work while their session is deleted: what they were acknowledged is in the trash after a power cut.
-#[test]
-fn what_is_acknowledged_while_a_session_is_deleted_is_in_the_trash() {
-    for round in 0..40 {
-        let (disk, _) = prepared(created);
-        let store = open(&disk).unwrap();
-        let run = store.begin_run(&id(), UserTurn::text("x")).unwrap();
-        let acknowledged = std::thread::scope(|scope| {
-            let appender = scope.spawn(|| {
-                let append = |number: &u64| {
-                    let appended = run.append_durable(Event::token(&format!("word {number}.")));
-                    appended.is_ok_and(|appended| appended.wait().is_ok())
-                };
-                (0..).take_while(append).count() as u64
-            });
-            (0..round).for_each(|_| std::thread::yield_now());
-            store.delete(&id()).unwrap();
-            appender.join().unwrap()
-        });
-        disk.power_cut(Crash::LoseAll);
-        let trash = disk.files().into_iter().filter(|(path, _)| path.starts_with("/data/_trash"));
-        let text: String = trash.map(|(_, bytes)| String::from_utf8_lossy(&bytes).into_owned()).collect();
-        for number in 0..acknowledged {
-            assert!(text.contains(&format!("\"word {number}.\"")), "word {number} of {acknowledged} is lost");
-        }
-    }
-}
-
 #[test]
 fn the_same_seed_gives_the_same_operations() {
     let run = || {

@@ -3,11 +3,11 @@
 //! A kernel marks pages clean although it could not write them, and the next fsync reports success. So the first failed
 //! one stops the store, and a mark in the lock's note tells the next writer of this boot to trust no page.
 
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-use parking_lot::Mutex;
+use crate::sync::Mutex;
 
 use crate::clock::Stopwatch;
 use crate::storage::error::StorageError;

@@ -27,17 +27,16 @@ mod queue;
 mod stream;
 mod threads;
 
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::any::Any;
 use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use crate::sync::{Condvar, Mutex, MutexGuard};
 
 use self::core::Core;
 pub(super) use self::latch::Latch;
@@ -54,6 +53,7 @@ use crate::clock::Stopwatch;
 use crate::limits::COMMIT_LINES_BYTES_MAX;
 use crate::meter::Meter;
 use crate::model::SessionId;
+use crate::sync::thread::JoinHandle;
 
 /// For how long the committer looks out for more before it sleeps until there is.
 const LOOK_OUT: Duration = Duration::from_micros(20);
@@ -112,6 +112,9 @@ struct Queue {
     gathered: Gathered,
     /// A used one, for its room.
     spare: Gathered,
+    /// Steps that have taken a batch and not yet handed over its callbacks. More than one, because the next step can begin
+    /// when the sync of the last one is done.
+    steps_under_way: usize,
     /// Whether the thread will come by soon, unasked.
     is_armed: bool,
     /// Those that the thread is to tell: whoever settled their batch may hold locks that they need.
@@ -413,8 +416,14 @@ impl Committer {
         self.is_telling.store(false, Ordering::SeqCst);
     }
 
+    /// Takes what was gathered, for a step that ends with [`Committer::give_back`]. The caller holds the core.
     fn take(&self) -> Gathered {
         let mut queue = self.queue.lock();
+        queue.steps_under_way += 1;
+        self.take_from(&mut queue)
+    }
+
+    fn take_from(&self, queue: &mut Queue) -> Gathered {
         self.is_hurried.store(false, Ordering::SeqCst);
         self.waiting.store(0, Ordering::Release);
         let spare = std::mem::take(&mut queue.spare);
@@ -425,7 +434,28 @@ impl Committer {
         gathered.clear(COMMIT_LINES_BYTES_MAX);
         // Nobody holds a claim on a batch that nothing was put in.
         gathered.batch = Arc::default();
-        self.queue.lock().spare = gathered;
+        let mut queue = self.queue.lock();
+        queue.steps_under_way -= 1;
+        queue.spare = gathered;
+        drop(queue);
+        if self.threads.are_closing() {
+            self.wake.notify_all();
+        }
+    }
+
+    /// The core, while no step is under way. A waiter may have made the last step, after the threads have ended: its callbacks
+    /// are called by the close, so they have to be handed over before it.
+    fn lock_core_between_steps(&self) -> MutexGuard<'_, Core> {
+        loop {
+            let core = self.core.lock();
+            let mut queue = self.queue.lock();
+            if queue.steps_under_way == 0 {
+                return core;
+            }
+            // The step may need the core once more before it is over.
+            drop(core);
+            self.wake.wait(&mut queue);
+        }
     }
 
     fn want_sweep(&self) {
@@ -508,15 +538,15 @@ impl Committer {
         drop(self.queue.lock());
         self.wake.notify_all();
         self.threads.join();
-        let mut core = self.core.lock();
-        let gathered = self.take();
+        let mut core = self.lock_core_between_steps();
+        let gathered = self.take_from(&mut self.queue.lock());
         let all: Vec<_> = self.streams.lock().iter().filter_map(Weak::upgrade).collect();
         let closed = self.latch.check_lock().and_then(|()| core.close(&all));
         drop(core);
         self.settle_last(gathered, &self.judged(closed));
         self.latch.close();
         // Appends that came in between are told that it was too late.
-        let late = self.take();
+        let late = self.take_from(&mut self.queue.lock());
         self.settle_last(late, &Err(Box::new(StorageError::Closed)));
     }
 

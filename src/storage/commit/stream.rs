@@ -1,10 +1,10 @@
 //! One journal as the committer knows it: how far it is written, how far it is safe, and where.
 
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use parking_lot::Mutex;
+use crate::sync::Mutex;
 
 use crate::model::{RunId, SessionId};
 use crate::storage::disk::{DiskFile, read_full};

@@ -1,11 +1,13 @@
 //! The committer when its surroundings fail: threads that do not start, commits that panic, locks that are lost.
 
+mod schedules;
+
 use std::io;
 use std::path::Path;
 use std::sync::mpsc::channel;
 use std::thread;
 
-use parking_lot::Mutex as TestMutex;
+use crate::sync::Mutex as TestMutex;
 
 use super::*;
 use crate::clock::Timestamp;
@@ -23,21 +25,31 @@ struct Scene {
     committer: Arc<Committer>,
     findings: Arc<LiveFindings>,
     reported: Arc<TestMutex<Vec<Finding>>>,
-    folder: tempfile::TempDir,
+    root: PathBuf,
+    _folder: Option<tempfile::TempDir>,
     disk: SharedDisk,
 }
 
 impl Scene {
     fn new(threads: Threads) -> Self {
-        let (folder, disk) = (tempfile::tempdir().unwrap(), Arc::new(OsDisk) as SharedDisk);
+        let folder = tempfile::tempdir().unwrap();
+        let scene = Scene::on(Arc::new(OsDisk), folder.path(), threads);
+        Scene { _folder: Some(folder), ..scene }
+    }
+
+    fn on(disk: SharedDisk, root: &Path, threads: Threads) -> Self {
+        let options = CommitOptions { segment_bytes: 4096, log_bytes: 4096 * 8, ..CommitOptions::default() };
+        Scene::with_options(disk, root, threads, options)
+    }
+
+    fn with_options(disk: SharedDisk, root: &Path, threads: Threads, options: CommitOptions) -> Self {
         let reported: Arc<TestMutex<Vec<Finding>>> = Arc::default();
         let notes = reported.clone();
         let listener = OnFinding::new(move |finding| notes.lock().push(finding.clone()));
         let findings = Arc::new(LiveFindings::new(Some(listener)));
-        let options = CommitOptions { segment_bytes: 4096, log_bytes: 4096 * 8, ..CommitOptions::default() };
-        let directories = Arc::new(Directories::new(disk.clone(), folder.path()));
+        let directories = Arc::new(Directories::new(disk.clone(), root));
         let found = FoundLog { next_number: 1, ..FoundLog::default() };
-        let log = Log::new(disk.clone(), directories, Layout::new(folder.path()), "store", options, found);
+        let log = Log::new(disk.clone(), directories, Layout::new(root), "store", options, found);
         let parts = Parts {
             log,
             last_batch: 0,
@@ -47,12 +59,13 @@ impl Scene {
             findings: findings.clone(),
             meter: Arc::default(),
         };
-        Scene { committer: Committer::with_threads(parts, threads), findings, reported, folder, disk }
+        let committer = Committer::with_threads(parts, threads);
+        Scene { committer, findings, reported, root: root.to_owned(), _folder: None, disk }
     }
 
     /// A journal with a file of its own.
     fn stream(&self, name: &str) -> Arc<Stream> {
-        let path = self.folder.path().join(name);
+        let path = self.root.join(name);
         let file: Arc<dyn DiskFile> = Arc::from(self.disk.open(&path, Access::CreateNew).unwrap());
         self.stream_on(&path, file)
     }
@@ -71,12 +84,12 @@ impl Scene {
 const LINE: &[u8] = b"{\"seq\":1}\n";
 
 fn failing_spawn(failures: usize) -> Threads {
-    let left = AtomicUsize::new(failures);
+    let left = std::sync::atomic::AtomicUsize::new(failures);
     let spawn = move |name: &str, work: Box<dyn FnOnce() + Send>| {
         let is_refused = left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok();
         match is_refused {
             true => Err(io::ErrorKind::WouldBlock.into()),
-            false => thread::Builder::new().name(name.to_owned()).spawn(work),
+            false => crate::sync::thread::spawn(name, work),
         }
     };
     Threads::spawned_by(false, Arc::new(spawn))
@@ -183,7 +196,7 @@ fn a_panic_in_a_commit_stops_the_store_and_no_waiter_hangs() {
 #[test]
 fn an_idle_store_notices_within_a_second_that_its_lock_file_is_gone() {
     let scene = Scene::new(Threads::new(false));
-    let layout = Layout::new(scene.folder.path());
+    let layout = Layout::new(&scene.root);
     let now = Timestamp::from_seconds(1.0);
     let lock = Arc::new(WriterLock::take(&scene.disk, &layout, now, Default::default()).unwrap());
     scene.committer.latch().guard(&lock);

@@ -1,17 +1,17 @@
 //! The committer's two threads: one commits and watches the lock, one tends the log. Neither decides anything.
 
+use crate::sync::atomic::{AtomicBool, Ordering};
 use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use crate::sync::{Condvar, Mutex};
 
 use super::Committer;
 use crate::clock::Stopwatch;
+use crate::sync::thread::{self, JoinHandle};
 
 /// How long a thread that could not be started is not tried again.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -47,7 +47,7 @@ struct Tending {
 
 impl Threads {
     pub(super) fn new(by_hand: bool) -> Self {
-        let spawn: Spawn = Arc::new(|name, work| thread::Builder::new().name(name.to_owned()).spawn(work));
+        let spawn: Spawn = Arc::new(thread::spawn);
         Self::spawned_by(by_hand, spawn)
     }
 

@@ -1,7 +1,7 @@
 //! The index's file: written without a sync, because whoever reads it believes only what the documents confirm.
 
+use crate::sync::atomic::Ordering;
 use std::io;
-use std::sync::atomic::Ordering;
 
 use super::write::{self, open_plain};
 use super::{FileStorage, StorageError};

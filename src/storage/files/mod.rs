@@ -23,12 +23,12 @@ mod watched;
 mod withheld;
 mod write;
 
+use crate::sync::atomic::AtomicBool;
 use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
-use parking_lot::{Mutex, MutexGuard};
+use crate::sync::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 
 pub use self::checks::{IdentityFound, LogFound};

@@ -5,13 +5,13 @@
 //! the writer nothing. Until a restart of the machine it makes no difference whether the writer is still alive. A durable
 //! writer does the same with journals that it has not opened: an earlier process may have left lines in them.
 
+use crate::sync::atomic::{AtomicU64, Ordering};
 use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use parking_lot::Mutex;
+use crate::sync::Mutex;
 
 use super::overlay::Patches;
 use super::withheld::RunKey;

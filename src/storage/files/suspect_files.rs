@@ -3,12 +3,12 @@
 //! A kernel marks pages clean although it could not write them, and the next sync says that all is well. What is still
 //! to be read of such a journal is therefore written once more before anything is added to it.
 
+use crate::sync::atomic::{AtomicBool, Ordering};
 use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::Mutex;
+use crate::sync::Mutex;
 
 use crate::limits::READ_CHUNK_BYTES;
 use crate::storage::disk::{DiskFile, read_full, write_full};

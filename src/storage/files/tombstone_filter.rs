@@ -1,6 +1,6 @@
 //! A Bloom filter over the ids of deleted sessions, so that most reads need not stat a tombstone.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicU64, Ordering};
 
 use crate::model::SessionId;
 

@@ -10,6 +10,7 @@ use super::path::{Place, READ, SEARCH, SUPERUSER, WRITE, too_many_links};
 use super::{Machine, SimDisk, device_error};
 use crate::entropy::SeededEntropy;
 use crate::storage::disk::{Access, DirEntry, Disk, DiskDir, DiskFile, DiskLock, FileStat};
+use crate::sync::schedule;
 
 /// EMFILE and EPERM.
 const TOO_MANY_OPEN: i32 = 24;
@@ -97,6 +98,7 @@ const NEW: Demand = Demand::Space { after: 0 };
 
 impl Disk for SimDisk {
     fn open(&self, path: &Path, access: Access) -> io::Result<Box<dyn DiskFile>> {
+        self.arrive();
         let mut machine = self.machine.lock();
         machine.looks += 1;
         machine.check_running()?;
@@ -108,6 +110,7 @@ impl Disk for SimDisk {
     }
 
     fn open_dir(&self, path: &Path) -> io::Result<Box<dyn DiskDir>> {
+        schedule::step();
         let mut machine = self.machine.lock();
         machine.looks += 1;
         machine.check_running()?;
@@ -117,6 +120,7 @@ impl Disk for SimDisk {
     }
 
     fn stat(&self, path: &Path) -> io::Result<FileStat> {
+        schedule::step();
         let mut machine = self.machine.lock();
         machine.looks += 1;
         machine.check_running()?;
@@ -126,6 +130,7 @@ impl Disk for SimDisk {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.arrive();
         let mut machine = self.machine.lock();
         machine.check_running()?;
         let [from_place, to_place] = [machine.resolve(from, false)?, machine.resolve(to, false)?];
@@ -138,6 +143,7 @@ impl Disk for SimDisk {
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
+        self.arrive();
         let mut machine = self.machine.lock();
         machine.check_running()?;
         let place = machine.resolve(path, false)?;
@@ -152,6 +158,7 @@ impl Disk for SimDisk {
     }
 
     fn create_dir(&self, path: &Path) -> io::Result<()> {
+        self.arrive();
         let mut machine = self.machine.lock();
         machine.check_running()?;
         let place = machine.resolve(path, false)?;
@@ -165,6 +172,7 @@ impl Disk for SimDisk {
     }
 
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        self.arrive();
         let mut machine = self.machine.lock();
         machine.check_running()?;
         let place = machine.resolve(path, false)?;
@@ -179,6 +187,7 @@ impl Disk for SimDisk {
     }
 
     fn read_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
+        schedule::step();
         let mut machine = self.machine.lock();
         machine.looks += 1;
         machine.check_running()?;
@@ -192,6 +201,7 @@ impl Disk for SimDisk {
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>> {
+        self.arrive();
         let mut machine = self.machine.lock();
         machine.check_running()?;
         let is_there = machine.resolve(path, true)?.node.is_some();
@@ -204,6 +214,7 @@ impl Disk for SimDisk {
     }
 
     fn is_locked(&self, path: &Path) -> io::Result<bool> {
+        schedule::step();
         let mut machine = self.machine.lock();
         machine.looks += 1;
         machine.check_running()?;
@@ -211,12 +222,14 @@ impl Disk for SimDisk {
     }
 
     fn is_link(&self, path: &Path) -> io::Result<bool> {
+        schedule::step();
         let machine = self.machine.lock();
         machine.check_running()?;
         machine.is_link(path)
     }
 
     fn make_private(&self, root: &Path, relative: &Path) -> io::Result<u32> {
+        self.arrive();
         let mut machine = self.machine.lock();
         machine.check_running()?;
         // The data directory itself may be named by a link, unless it is what is to be changed.
@@ -250,8 +263,9 @@ impl Disk for SimDisk {
         self.machine.lock().open_files_max.unwrap_or(usize::MAX)
     }
 
+    /// A store that is opened under a schedule has threads.
     fn is_by_hand(&self) -> bool {
-        true
+        !schedule::is_scheduled()
     }
 
     fn boot_id(&self) -> String {
@@ -279,6 +293,27 @@ struct SimFile {
 
 impl SimFile {
     fn with<T>(&self, work: impl FnOnce(&mut Machine) -> io::Result<T>) -> io::Result<T> {
+        schedule::step();
+        self.with_now(work)
+    }
+
+    /// The same, for an operation.
+    fn change<T>(&self, work: impl FnOnce(&mut Machine) -> io::Result<T>) -> io::Result<T> {
+        self.disk.arrive();
+        self.with_now(work)
+    }
+
+    /// The same, for a sync, which takes its time when it is done.
+    fn change_slowly<T>(&self, work: impl FnOnce(&mut Machine) -> io::Result<T>) -> io::Result<T> {
+        let done = self.change(work);
+        let time = self.disk.machine.lock().sync_time;
+        if !time.is_zero() {
+            schedule::sleep(time);
+        }
+        done
+    }
+
+    fn with_now<T>(&self, work: impl FnOnce(&mut Machine) -> io::Result<T>) -> io::Result<T> {
         let mut machine = self.disk.machine.lock();
         machine.check_running()?;
         if machine.life != self.life {
@@ -306,7 +341,7 @@ impl DiskFile for SimFile {
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
-        self.with(|machine| {
+        self.change(|machine| {
             let len = machine.image.stat(self.number)?.len;
             let (demand, room) =
                 (machine.demand_of_write(len, offset, bytes.len()), machine.room_for(len, offset, bytes.len()));
@@ -322,7 +357,7 @@ impl DiskFile for SimFile {
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.with(|machine| {
+        self.change(|machine| {
             let added = len.saturating_sub(machine.image.stat(self.number)?.len);
             let demand = if added > 0 { Demand::Space { after: 0 } } else { Demand::Nothing };
             machine.begin(demand, || format!("cut {} to {len}", self.path))?;
@@ -334,7 +369,7 @@ impl DiskFile for SimFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.with(|machine| {
+        self.change_slowly(|machine| {
             let begun = machine.begin(Demand::Sync, || format!("sync {}", self.path));
             if machine.is_stopped {
                 return begun.map(drop);
@@ -355,7 +390,7 @@ impl DiskFile for SimFile {
     }
 
     fn set_modified(&self, nanos: i128) -> io::Result<()> {
-        self.with(|machine| {
+        self.change(|machine| {
             machine.begin(Demand::Nothing, || format!("set the time of {}", self.path))?;
             machine.image.set_modified(self.number, nanos)
         })
@@ -374,7 +409,7 @@ struct SimDir {
 
 impl DiskDir for SimDir {
     fn sync(&self) -> io::Result<()> {
-        self.file.with(|machine| {
+        self.file.change_slowly(|machine| {
             let fault = machine.begin(Demand::Sync, || format!("sync folder {}", self.file.path))?;
             if matches!(fault, Some(Fault::PartialSync(_))) {
                 return Err(device_error());

@@ -134,11 +134,14 @@ mod image;
 mod path;
 mod setup;
 
+pub use crate::sync::schedule;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -152,7 +155,11 @@ use crate::entropy::SeededEntropy;
 #[derive(Clone)]
 pub struct SimDisk {
     machine: Arc<Mutex<Machine>>,
+    observer: Arc<Mutex<Option<Observer>>>,
 }
+
+/// Called before each operation.
+type Observer = Arc<dyn Fn(&SimDisk) + Send + Sync>;
 
 /// The disk and the machine around it, which can lose power.
 #[derive(Clone)]
@@ -177,6 +184,8 @@ struct Machine {
     devices: u64,
     has_boot_id: bool,
     network_file_system: Option<&'static str>,
+    /// How long a sync takes, in the time of a schedule.
+    sync_time: Duration,
 }
 
 impl Default for SimDisk {
@@ -209,8 +218,9 @@ impl SimDisk {
             devices: 1,
             has_boot_id: true,
             network_file_system: None,
+            sync_time: Duration::ZERO,
         };
-        SimDisk { machine: Arc::new(Mutex::new(machine)) }
+        SimDisk { machine: Arc::new(Mutex::new(machine)), observer: Arc::default() }
     }
 
     /// The same disk with pages of this many bytes, at least one. Small pages give small files several of them.
@@ -225,7 +235,22 @@ impl SimDisk {
     pub fn copy(&self) -> SimDisk {
         let mut machine = self.machine.lock().clone();
         machine.end_programs();
-        SimDisk { machine: Arc::new(Mutex::new(machine)) }
+        SimDisk { machine: Arc::new(Mutex::new(machine)), observer: Arc::default() }
+    }
+
+    /// Calls back before each operation, on the thread that makes it, until another is set. Copies of the disk do not. What
+    /// is called may copy the disk and look at it from outside, but make no operation.
+    pub fn observe(&self, observer: impl Fn(&SimDisk) + Send + Sync + 'static) {
+        *self.observer.lock() = Some(Arc::new(observer));
+    }
+
+    /// A step of the schedule that the caller may run under, and an operation to be observed.
+    fn arrive(&self) {
+        schedule::step();
+        let observer = self.observer.lock().clone();
+        if let Some(observer) = observer {
+            observer(self);
+        }
     }
 
     /// How many operations were begun since the disk was made.

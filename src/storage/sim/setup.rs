@@ -3,10 +3,20 @@
 
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 use super::image::Inode;
 use super::path::SUPERUSER;
 use super::{Machine, SimDisk};
+
+/// How long things take.
+impl SimDisk {
+    /// Lets each sync of a file or directory take this much time of the [`schedule`](super::schedule) that its caller runs
+    /// under. What was written meanwhile is not part of it.
+    pub fn set_sync_time(&self, time: Duration) {
+        self.machine.lock().sync_time = time;
+    }
+}
 
 /// Who programs run as, and what they may do.
 impl SimDisk {

@@ -1,13 +1,13 @@
 //! The registry of live runs: which runs this process works on, which outside producers hold a lease, and which readers wait
 //! for a run. It knows memory alone; what the files say is `facts.rs`'s.
 
+use crate::sync::atomic::{AtomicU64, Ordering};
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use crate::sync::{Condvar, Mutex, MutexGuard};
 
 use super::judge::{Began, LastSign, LeaseFacts};
 use super::timer::PAUSE_AFTER;

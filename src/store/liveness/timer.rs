@@ -6,16 +6,16 @@
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
-use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use crate::sync::Mutex;
 
 use super::facts::Seen;
 use super::judge::Liveness;
 use super::registry::{Registry, RunKey};
 use super::seal::Examined;
 use crate::store::Shared;
+use crate::sync::thread::{self, JoinHandle};
 
 /// The longest time between two looks at the clock that is not a pause of the process.
 pub(in crate::store) const PAUSE_AFTER: Duration = Duration::from_secs(1);
@@ -53,7 +53,7 @@ impl TimerThread {
         if running.is_none() {
             let (registry, store) = (self.registry.clone(), Arc::downgrade(shared));
             let work = move || run(&registry, &store);
-            *running = Some(thread::Builder::new().name("lastword-timer".to_owned()).spawn(work)?);
+            *running = Some(thread::spawn("lastword-timer", work)?);
         }
         Ok(())
     }
@@ -102,7 +102,9 @@ fn await_due(registry: &Registry) -> Option<Vec<RunKey>> {
         let next = state.due.first().map(|(at, _)| at.saturating_sub(now));
         let look = registry.grants_leases().then_some(LOOK_EVERY);
         match next.into_iter().chain(look).min() {
-            Some(time) => drop(registry.changed.wait_for(&mut state, time)),
+            Some(time) => {
+                registry.changed.wait_for(&mut state, time);
+            }
             None => registry.changed.wait(&mut state),
         }
     }
