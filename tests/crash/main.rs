@@ -10,6 +10,7 @@ mod again;
 mod anything;
 mod beside;
 mod damage;
+mod deleted;
 mod ends;
 mod faults;
 mod growth;
