@@ -1,6 +1,8 @@
 //! Sessions in memory: never older than their file, never more than allowed, and a live one stays.
 
-use lastword::{CacheOptions, Event, Freshness, NewSession, Options, Outcome, SaveOptions, SessionId, Store, UserTurn};
+use lastword::{
+    CacheOptions, Event, Freshness, NewSession, Options, Outcome, Revision, SaveOptions, SessionId, Store, UserTurn,
+};
 
 use crate::scene::{Scene, contents, id, user};
 
@@ -27,6 +29,36 @@ fn a_change_by_another_program_is_seen_by_the_next_read() {
     std::fs::remove_file(scene.root.join("talk.json")).unwrap();
     assert_eq!(store.get_session(&id()).unwrap_err().code(), "not_found");
     assert!(store.cached_sessions().is_empty());
+}
+
+#[test]
+fn metadata_and_scans_see_a_change_by_another_program() {
+    let scene = Scene::new();
+    scene.session(&[user("one", 1)]);
+    let store = scene.open();
+    store.get_session(&id()).unwrap();
+    scene.session(&[user("one", 1), user("two", 2)]);
+    assert_eq!(store.metadata(&id()).unwrap().message_count(), 2);
+    assert_eq!(contents(&store.get_session_for_scan(&id()).unwrap()), ["one", "two"]);
+    std::fs::remove_file(scene.root.join("talk.json")).unwrap();
+    assert_eq!(store.metadata(&id()).unwrap_err().code(), "not_found");
+    assert_eq!(store.get_session_for_scan(&id()).unwrap_err().code(), "not_found");
+}
+
+#[test]
+fn a_session_that_another_program_changed_is_not_deleted_by_its_old_revision() {
+    let scene = Scene::new();
+    scene.session(&[user("one", 1)]);
+    let store = scene.open();
+    let delete = |known: Option<&Revision>| store.delete_if(&id(), |revision| revision == known).unwrap();
+    let known = store.get_session(&id()).unwrap().revision().cloned();
+    assert!(known.is_some());
+    scene.session(&[user("two", 1)]);
+    assert!(!delete(known.as_ref()));
+    let session = store.get_session(&id()).unwrap();
+    assert_eq!(contents(&session), ["two"]);
+    assert!(delete(session.revision()));
+    assert_eq!(store.get_session(&id()).unwrap_err().code(), "not_found");
 }
 
 #[test]

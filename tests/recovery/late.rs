@@ -101,6 +101,23 @@ fn a_late_finisher_replaces_its_own_marker_and_nothing_else() {
     assert_eq!(session.tool_cards().next().unwrap().row_index(), Some(1));
 }
 
+/// The armed marker waits for the journal of its own run, which may still arrive.
+#[test]
+fn a_late_finisher_leaves_the_armed_marker_of_another_run_alone() {
+    let scene = Scene::new();
+    let (store, late) = given_up(&scene);
+    drop(store.begin_run(&id(), UserTurn::text("And then?").with_run(run("run-2"))).unwrap());
+    scene.wait(30);
+    assert_eq!(markers(&store.get_session(&id()).unwrap())[1]["_journal_retry_stream_id"], "run-2");
+    late.append(Event::token("sea.")).unwrap();
+    late.finish(Outcome::Completed).unwrap();
+    let session = store.get_session(&id()).unwrap();
+    assert_eq!(contents(&session), ["Where to?", "To the", "sea.", "And then?"]);
+    let left = markers(&session);
+    assert_eq!((left.len(), &left[0]["_journal_retry_stream_id"]), (1, &json!("run-2")));
+    assert_eq!(rows(&session)[4], left[0], "it stays in its own turn");
+}
+
 #[test]
 fn a_late_stop_and_a_late_failure_say_so_in_the_marker_of_their_run() {
     for (end, word) in [(Event::cancel(), "stopped"), (Event::error("quota", "The quota is used up."), "quota")] {

@@ -1,7 +1,7 @@
 //! Turns that begin, end and are recovered beside readers and each other.
 
 use lastword::storage::sim::schedule::spawn;
-use lastword::{SaveOptions, Store, StoreError, UserTurn};
+use lastword::{ReadOptions, RunId, SaveOptions, Store, StoreError, UserTurn};
 
 use crate::world::{Trial, session_id};
 
@@ -96,5 +96,47 @@ fn readers_of_a_dead_turn_make_one_splice_beside_a_late_append() {
         readers.into_iter().for_each(|reader| reader.join());
         let rows = answers(&store, "a");
         assert_eq!(rows.iter().filter(|row| row.contains("said.")).count(), 1, "{rows:?}");
+    });
+}
+
+#[test]
+fn of_a_save_and_a_deletion_by_revision_one_is_refused() {
+    Trial::default().run(|world| {
+        let store = world.open();
+        let known = store.get_session(&session_id("a")).unwrap();
+        let (saving, mut session) = (store.clone(), (*known).clone());
+        let saver = spawn("saver", move || {
+            session.set_text("title", "saved");
+            saving.save(&session, SaveOptions::default()).is_ok()
+        });
+        world.with_acks(|acks| acks.deleted.insert("a".to_owned(), false));
+        let is_deleted = store.delete_if(&session_id("a"), |revision| revision == known.revision()).unwrap();
+        let is_saved = saver.join();
+        assert!(is_saved != is_deleted, "saved: {is_saved}, deleted: {is_deleted}");
+        match is_deleted {
+            true => world.with_acks(|acks| acks.deleted.insert("a".to_owned(), true)),
+            false => world.with_acks(|acks| acks.deleted.remove("a")),
+        };
+        assert_eq!(store.get_session(&session_id("a")).is_ok(), is_saved);
+    });
+}
+
+#[test]
+fn a_reader_that_sees_the_end_finds_the_answer_saved() {
+    Trial::default().run(|world| {
+        let store = world.open();
+        let run = world.begin(&store, "a", "r");
+        let reading = store.clone();
+        let reader = spawn("reader", move || {
+            for _ in 0..3 {
+                let found = reading.read_events(&session_id("a"), &RunId::parse("r").unwrap(), ReadOptions::default());
+                if found.unwrap().events.iter().any(|event| event.name == "done") {
+                    assert_eq!(answers(&reading, "a"), ["x", "said."]);
+                }
+            }
+        });
+        assert!(world.append(&run, "said."));
+        world.finish(&run);
+        reader.join();
     });
 }
