@@ -5,11 +5,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lastword::run::{Finish, Outlet, Prompt, RunOptions, Runners, Started, Supervisor};
+use lastword::run::{
+    BudgetSettings, Finish, Outlet, Prompt, RunFailure, RunOptions, Runner, Runners, Started, Supervisor,
+};
 use lastword::storage::sim::SimDisk;
 use lastword::{After, CommitOptions, Event, NewSession, Options, ReadOptions, RunId, SessionId, Store, UserTurn};
 
-use crate::house::{Scripted, pause, token};
+use crate::house::{Scripted, TestSteady, pause, seconds_since, token};
 
 const WORDS: usize = 6;
 
@@ -44,11 +46,21 @@ async fn script(_: Prompt, outlet: Outlet) -> Result<Finish, lastword::run::Fail
 }
 
 fn machine(disk_patience: Duration) -> Machine {
+    machine_of(Scripted(script), RunOptions { disk_patience, ..RunOptions::default() })
+}
+
+/// A machine with patience for its disk, on which a minute without an event is a stall.
+fn watched_machine(runner: impl Runner + 'static) -> Machine {
+    let budgets = BudgetSettings { idle_seconds: Some(60.0), ..BudgetSettings::default() };
+    let disk_patience = Duration::from_secs(600);
+    machine_of(runner, RunOptions { budgets, disk_patience, steady: TestSteady::begin(), ..RunOptions::default() })
+}
+
+fn machine_of(runner: impl Runner + 'static, options: RunOptions) -> Machine {
     let disk = SimDisk::new();
     let store = open(&disk).unwrap();
     store.create(NewSession { id: Some(session()), ..NewSession::titled("t") }).unwrap();
-    let runners = Runners::default().with("script", Scripted(script)).with_default("script");
-    let options = RunOptions { disk_patience, ..RunOptions::default() };
+    let runners = Runners::default().with("script", runner).with_default("script");
     let supervisor = Supervisor::new(store.clone(), runners, options).unwrap();
     Machine { disk, store, supervisor, session: session() }
 }
@@ -60,6 +72,24 @@ impl Machine {
 
     fn answer(&self) -> String {
         answer_in(&self.store)
+    }
+
+    /// Whether the whole answer is in the session's document as it stands on the disk. No read of the session that could
+    /// bring it in from the journal.
+    fn has_saved_answer(&self) -> bool {
+        let file = format!("{}.json", self.session);
+        let files = self.disk.files();
+        let (_, document) = files.iter().find(|(path, _)| path.ends_with(&file)).expect("the session has a document");
+        String::from_utf8_lossy(document).contains(&whole())
+    }
+
+    /// The bytes that all files hold together.
+    fn used_bytes(&self) -> u64 {
+        self.disk.files().values().map(|bytes| bytes.len() as u64).sum()
+    }
+
+    fn events(&self) -> usize {
+        self.store.read_events(&self.session, &run_id(), ReadOptions::default()).unwrap().events.len()
     }
 }
 
@@ -84,6 +114,101 @@ async fn a_run_holds_on_to_its_words_while_the_disk_is_full_and_goes_on_when_the
     machine.disk.make_room();
     assert!(started.ended().await.is_completed());
     assert_eq!(machine.answer(), whole(), "each word once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_that_a_full_disk_takes_is_not_the_producers_silence() {
+    let machine = watched_machine(Scripted(script));
+    let mut started = machine.start().await.unwrap();
+    pause(2.5).await;
+    machine.disk.fill(machine.disk.operations() + 1);
+    pause(120.0).await;
+    machine.disk.make_room();
+    let end = started.ended().await;
+    assert!(end.is_completed(), "{end:?}");
+    assert_eq!(machine.answer(), whole());
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_full_disk_silence_counts_from_the_moment_when_the_words_were_written() {
+    let machine = watched_machine(Scripted(|_, outlet: Outlet| async move {
+        pause(1.0).await;
+        outlet.say(token("half")).await?;
+        std::future::pending().await
+    }));
+    let mut started = machine.start().await.unwrap();
+    pause(0.5).await;
+    machine.disk.fill(machine.disk.operations() + 1);
+    pause(120.0).await;
+    machine.disk.make_room();
+    let begin = tokio::time::Instant::now();
+    let Some(RunFailure { message, .. }) = started.ended().await.failure else { panic!("it fell silent") };
+    assert!(message.contains("silent for 60 s"), "{message}");
+    assert!((60.0..62.0).contains(&seconds_since(begin)), "{} s", seconds_since(begin));
+    assert_eq!(machine.answer(), "half");
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_words_that_were_written_together_and_in_part_each_is_written_once() {
+    let mut in_part = 0;
+    for room in (0..1_500).step_by(150) {
+        let machine = machine_of(Scripted(all_at_once), patient());
+        let mut started = machine.start().await.unwrap();
+        pause(0.5).await;
+        machine.disk.set_capacity(Some(machine.used_bytes() + room));
+        pause(20.0).await;
+        in_part += usize::from((2..=WORDS).contains(&machine.events()));
+        machine.disk.set_capacity(None);
+        assert!(started.ended().await.is_completed(), "room for {room} bytes");
+        assert_eq!(machine.answer(), whole(), "room for {room} bytes");
+        assert_eq!(machine.events(), WORDS + 2, "room for {room} bytes");
+    }
+    assert!(in_part > 2, "the disk was full in the middle of the words {in_part} times");
+}
+
+/// Says all words a second after it was started.
+async fn all_at_once(_: Prompt, outlet: Outlet) -> Result<Finish, lastword::run::Failure> {
+    pause(1.0).await;
+    for at in 0..WORDS {
+        outlet.say(token(&format!("{at} "))).await?;
+    }
+    Ok(Finish::done())
+}
+
+fn patient() -> RunOptions {
+    RunOptions { disk_patience: Duration::from_secs(600), ..RunOptions::default() }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_ends_on_a_full_disk_has_ended_when_its_answer_is_saved_and_not_before() {
+    let mut waited = 0;
+    for operation in 1..20 {
+        let machine = machine(Duration::from_secs(600));
+        let mut started = machine.start().await.unwrap();
+        pause(WORDS as f64 - 0.5).await;
+        machine.disk.fill(machine.disk.operations() + operation);
+        pause(20.0).await;
+        waited += usize::from(!machine.supervisor.running().is_empty());
+        machine.disk.make_room();
+        assert!(started.ended().await.is_completed(), "full at {operation}");
+        assert!(machine.has_saved_answer(), "full at {operation}");
+        assert_eq!(machine.events(), WORDS + 3, "full at {operation}: one end");
+    }
+    assert!(waited > 3, "the disk was full while the end was written {waited} times");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_ends_while_no_file_can_be_opened_waits_until_one_can() {
+    let machine = machine(Duration::from_secs(600));
+    let mut started = machine.start().await.unwrap();
+    pause(WORDS as f64 - 0.5).await;
+    machine.disk.limit_open_files(Some(machine.disk.open_files()));
+    pause(20.0).await;
+    assert!(!machine.supervisor.running().is_empty(), "it waits for a file");
+    machine.disk.limit_open_files(None);
+    let end = started.ended().await;
+    assert!(end.is_completed(), "{end:?}");
+    assert!(machine.has_saved_answer());
 }
 
 #[tokio::test(start_paused = true)]

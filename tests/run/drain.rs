@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use lastword::run::{Drained, Finish, RunFailure, StartError};
+use lastword::run::{BudgetSettings, Drained, Finish, Retries, RunFailure, StartError};
 use lastword::{NewSession, UserTurn};
 
-use crate::house::{House, pause, rows, token};
+use crate::house::{House, Lingering, pause, rows, seconds_since, token};
 
 fn house() -> House {
     House::new(|prompt, outlet| async move {
@@ -52,4 +52,16 @@ async fn with_nobody_at_work_it_is_over_at_once() {
     let begin = tokio::time::Instant::now();
     assert_eq!(house().supervisor.drain(Duration::from_secs(60)).await, Drained { running: 0, cut: 0 });
     assert!(begin.elapsed() < Duration::from_secs(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_has_ended_is_not_cut_off_although_its_producer_is_waited_for() {
+    let house = House::of(BudgetSettings::default(), Retries::default(), Lingering);
+    let started = house.start("hi").await;
+    pause(1.0).await;
+    let begin = tokio::time::Instant::now();
+    assert!(house.supervisor.stop(&house.session, started.run()).await.unwrap());
+    assert_eq!(house.supervisor.drain(Duration::from_secs(1)).await, Drained { running: 1, cut: 0 });
+    assert!(seconds_since(begin) >= Lingering::SECONDS, "{} s", seconds_since(begin));
+    assert_eq!(house.names(started.run()).last().unwrap(), "cancel");
 }

@@ -34,6 +34,24 @@ where
     }
 }
 
+/// A producer that says nothing, and takes [`Lingering::SECONDS`] to end when it is told to.
+#[derive(Debug)]
+pub(crate) struct Lingering;
+
+impl Lingering {
+    pub(crate) const SECONDS: f64 = 5.0;
+}
+
+impl Runner for Lingering {
+    fn produce(&self, _: Prompt, outlet: Outlet) -> Producing {
+        Box::pin(async move {
+            outlet.stopped().await;
+            pause(Self::SECONDS).await;
+            Err(Failure::new("stopped", "It took its time."))
+        })
+    }
+}
+
 /// A clock that shows the runtime's own time, and what a test adds to it.
 #[derive(Debug)]
 pub(crate) struct TestSteady {
@@ -42,6 +60,11 @@ pub(crate) struct TestSteady {
 }
 
 impl TestSteady {
+    /// A clock that begins now.
+    pub(crate) fn begin() -> Arc<Self> {
+        Arc::new(TestSteady { since: tokio::time::Instant::now(), added_seconds: AtomicU64::new(0) })
+    }
+
     /// The machine wakes up, and so much later it is.
     pub(crate) fn add(&self, seconds: u64) {
         self.added_seconds.fetch_add(seconds, Ordering::SeqCst);
@@ -85,7 +108,7 @@ impl House {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(dir.path().join("data"), Options::default()).unwrap();
         let session = store.create(NewSession::titled("t")).unwrap();
-        let steady = Arc::new(TestSteady { since: tokio::time::Instant::now(), added_seconds: AtomicU64::new(0) });
+        let steady = TestSteady::begin();
         let options = RunOptions { budgets, retries, steady: steady.clone(), ..RunOptions::default() };
         let runners = Runners::default().with("script", runner).with_default("script");
         let supervisor = Supervisor::new(store.clone(), runners, options).unwrap();

@@ -137,6 +137,23 @@ async fn a_runner_that_panics_fails_its_run_and_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_runner_that_panics_before_it_is_at_work_fails_its_run_and_no_other() {
+    let house = House::with(BudgetSettings::default(), retries(), |prompt, outlet| {
+        assert!(prompt.message != "break", "this runner breaks");
+        async move {
+            outlet.say(token("fine")).await?;
+            Ok(Finish::done())
+        }
+    });
+    let (run, end) = house.answer("break").await;
+    assert!(end.has_failed_as("runner_panicked"), "{end:?}");
+    assert_eq!(house.last_words(&run).text("close_reason").unwrap(), "panic");
+    assert!(house.answer("go on").await.1.is_completed());
+    let expected = [("user", "break"), ("notice", "runner_panicked"), ("user", "go on"), ("assistant", "fine")];
+    assert_eq!(house.rows(), rows(&expected));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_runner_that_ends_the_run_itself_is_taken_at_its_word() {
     let house = House::new(|_, outlet| async move {
         outlet.say(token("all")).await?;

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use lastword::run::{BudgetSettings, Failure, Finish, Retries, StartError};
-use lastword::{After, RunId, StoreError, UserTurn};
+use lastword::run::{BudgetSettings, Failure, Finish, Outlet, Retries, RunFailure, StartError};
+use lastword::{After, Event, Outcome, RunId, StoreError, UserTurn};
+use tokio::sync::mpsc;
 
-use crate::house::{House, pause, rows, seconds_since, token, until};
+use crate::house::{House, Lingering, pause, rows, seconds_since, token, until};
 
 #[tokio::test(start_paused = true)]
 async fn a_run_is_stopped_before_its_first_event() {
@@ -37,6 +38,93 @@ async fn what_had_arrived_is_kept_and_nothing_is_added_behind_a_stop() {
     pause(10.0).await;
     assert_eq!(house.names(started.run()), names);
     assert_eq!(house.rows(), rows(&[("user", "hi"), ("assistant", "0 1 2 3"), ("notice", "interrupted")]));
+}
+
+/// A house whose producer leaves it to the test to speak.
+fn house_with_a_voice() -> (House, mpsc::UnboundedReceiver<Outlet>) {
+    let (lend, lent) = mpsc::unbounded_channel();
+    let house = House::new(move |_, outlet| {
+        lend.send(outlet).unwrap();
+        std::future::pending()
+    });
+    (house, lent)
+}
+
+#[tokio::test(start_paused = true)]
+async fn words_that_wait_in_the_queue_when_a_run_is_ended_are_written_before_its_end() {
+    for (is_stopped, last, notice) in [(true, "cancel", "interrupted"), (false, "apperror", "shutdown")] {
+        let (house, mut lent) = house_with_a_voice();
+        let started = house.start("hi").await;
+        let outlet = lent.recv().await.unwrap();
+        // No other task runs between these words and the end.
+        outlet.say(token("the last ")).await.unwrap();
+        outlet.say(token("words")).await.unwrap();
+        match is_stopped {
+            true => assert!(house.supervisor.stop(&house.session, started.run()).await.unwrap()),
+            false => assert_eq!(house.supervisor.drain(Duration::ZERO).await.cut, 1),
+        }
+        assert_eq!(house.names(started.run()), ["attempt", "token", "token", last]);
+        assert_eq!(house.rows(), rows(&[("user", "hi"), ("assistant", "the last words"), ("notice", notice)]));
+        assert!(outlet.say(token("too late")).await.is_err());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_is_stopped_before_its_first_attempt_starts_no_producer() {
+    let house = Arc::new(House::new(|_, _| async { panic!("it was stopped before that") }));
+    let run = RunId::parse("r1").unwrap();
+    let starting = tokio::spawn({
+        let (house, turn) = (house.clone(), UserTurn::text("hi").with_run(run.clone()));
+        async move { house.supervisor.start(&house.session, turn, None).await.unwrap() }
+    });
+    while !house.supervisor.is_running(&house.session, &run) {
+        tokio::task::yield_now().await;
+    }
+    assert!(house.supervisor.stop(&house.session, &run).await.unwrap());
+    assert!(starting.await.unwrap().ended().await.is_stopped());
+    assert_eq!(house.names(&run), ["cancel"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_another_handle_ends_is_reported_as_it_was_ended() {
+    type End = fn(&lastword::Run) -> Result<lastword::Appended, StoreError>;
+    let ends: [(End, Result<Outcome, RunFailure>); 4] = [
+        (|run| run.finish(Outcome::Completed), Ok(Outcome::Completed)),
+        (|run| run.finish(Outcome::InterruptedByUser), Ok(Outcome::InterruptedByUser)),
+        (|run| run.append_all(&[at_the_limit(), stream_end()], Default::default()), Ok(Outcome::ToolLimitReached)),
+        (|run| run.fail("quota", "Come back."), Err(RunFailure { kind: "quota".into(), message: "Come back.".into() })),
+    ];
+    for (end, expected) in ends {
+        let house = House::new(|_, _| std::future::pending());
+        let mut started = house.start("hi").await;
+        end(&house.store.resume_run(&house.session, started.run()).unwrap()).unwrap();
+        let report = started.ended().await;
+        let found = report.failure.clone().map_or_else(|| Ok(report.end.clone().unwrap()), Err);
+        assert_eq!(found, expected);
+        assert!(!house.supervisor.stop(&house.session, started.run()).await.unwrap(), "it had ended before");
+    }
+}
+
+fn at_the_limit() -> Event {
+    Event::new("done", r#"{"terminal_state":"tool_limit_reached"}"#).unwrap()
+}
+
+fn stream_end() -> Event {
+    Event::new("stream_end", "{}").unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_stop_while_the_producer_takes_its_time_finds_that_the_run_has_ended() {
+    let house = House::of(BudgetSettings::default(), Retries::default(), Lingering);
+    let mut started = house.start("hi").await;
+    pause(1.0).await;
+    let begin = tokio::time::Instant::now();
+    assert!(house.supervisor.stop(&house.session, started.run()).await.unwrap());
+    assert!(!house.supervisor.stop(&house.session, started.run()).await.unwrap());
+    assert!(seconds_since(begin) < Lingering::SECONDS, "neither waits for the producer");
+    assert!(house.supervisor.is_running(&house.session, started.run()));
+    started.gone().await;
+    assert!(seconds_since(begin) >= Lingering::SECONDS, "the producer had its time");
 }
 
 #[tokio::test(start_paused = true)]

@@ -229,3 +229,19 @@ async fn a_date_that_is_set_neither_cuts_nor_saves_anybody() {
     clock.set(Timestamp::from_seconds(1.0e9));
     assert!(started.ended().await.is_completed());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_word_that_waits_in_the_queue_when_the_budget_runs_out_is_not_a_stall() {
+    // The word and the end of the budget come at the same moment: first before any event, then between two.
+    let house = House::with(settings(45.0, 60.0), once(), |_, outlet| async move {
+        for silence in [45.0, 60.0, 60.0] {
+            pause(silence).await;
+            outlet.say(token("x")).await?;
+        }
+        Ok(Finish::done())
+    });
+    let (run, end) = house.answer("hi").await;
+    assert!(end.is_completed(), "{end:?}");
+    assert_eq!(house.names(&run), ["attempt", "token", "token", "token", "done"]);
+    assert_eq!(house.rows(), rows(&[("user", "hi"), ("assistant", "xxx")]));
+}
