@@ -81,6 +81,17 @@ async fn lines_that_are_events_are_events() {
 }
 
 #[tokio::test]
+async fn a_last_line_without_its_line_feed_counts_like_any_other() {
+    let agent = Agent::new(r#"printf 'A word. '; printf '\n{"event":"token","payload":{"text":"The last."}}'"#);
+    let (_, end) = agent.house.answer("hi").await;
+    assert!(end.is_completed(), "{end:?}");
+    assert!(agent.house.rows()[1].1.ends_with("The last."), "{:?}", agent.house.rows());
+    let agent = Agent::new(r#"echo half; printf '{"event":"apperror","payload":{"type":"quota"}}'"#);
+    let (_, end) = agent.house.answer("hi").await;
+    assert!(end.has_failed_as("quota"), "{end:?}");
+}
+
+#[tokio::test]
 async fn json_that_is_no_event_is_shown_as_it_comes_and_is_kept_by_a_stop() {
     let agent = Agent::new(r#"printf '{"city": "'; sleep 0.2; printf 'S\303\250te'; touch $0/said; sleep 600"#);
     let started = agent.house.start("hi").await;

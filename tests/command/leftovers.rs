@@ -83,6 +83,25 @@ async fn a_process_that_an_earlier_writer_left_behind_is_ended() {
 }
 
 #[tokio::test]
+async fn a_process_is_ended_although_the_start_of_its_owner_is_not_known() {
+    let dead = |group| ProcessGroup { owner_id: u32::MAX, owner_started_ticks: None, ..group };
+    assert!(!outlives(dead).await);
+}
+
+#[test]
+fn where_one_boot_is_not_told_from_another_no_process_is_ended_and_no_note_removed() {
+    let disk = lastword::storage::sim::SimDisk::new().without_boot_id();
+    let store = Store::open_on(std::sync::Arc::new(disk), std::path::Path::new("/data"), Options::default()).unwrap();
+    let mut process = sleeper();
+    store.note_group(&note(&process, store.boot_id())).unwrap();
+    assert_eq!(reap(&store).unwrap(), []);
+    assert!(process.try_wait().unwrap().is_none());
+    assert_eq!(store.noted_groups().unwrap().len(), 1);
+    process.kill().unwrap();
+    process.wait().unwrap();
+}
+
+#[tokio::test]
 async fn those_whose_owner_still_lives_are_left_to_it() {
     let owner = std::process::id();
     let owned = |group| ProcessGroup { owner_id: owner, owner_started_ticks: Some(started_ticks(owner)), ..group };

@@ -5,10 +5,10 @@
 use std::process::Command;
 use std::time::Duration;
 
-use lastword::run::BudgetSettings;
+use lastword::run::{BudgetSettings, Retries, RunOptions, Runners, Supervisor};
 use lastword::{NewSession, UserTurn};
 
-use crate::agent::Agent;
+use crate::agent::{Agent, script};
 
 const SMALL: &str = "LASTWORD_TEST_FEW_FILES";
 const COMMANDS: usize = 100;
@@ -50,4 +50,27 @@ async fn answer_all() {
         let events = agent.house.store.read_events(&session, run.run(), Default::default()).unwrap().events;
         assert_eq!(events.iter().filter(|event| event.name == "attempt").count(), 1, "it was not called silent");
     }
+}
+
+#[tokio::test]
+async fn a_command_that_has_waited_for_its_turn_is_called_silent_like_any_other() {
+    let agent = Agent::new("");
+    let folder = agent.folder.path().to_str().unwrap();
+    let first = script("echo $$ > $0/pid; echo word; sleep 0.2", folder);
+    let runners = Runners::default().with("first", first).with("silent", script("exec sleep 600", folder));
+    let budgets = BudgetSettings { first_event_seconds: Some(0.4), ..BudgetSettings::default() };
+    let retries = Retries { attempts_max: 1, ..Retries::default() };
+    // Files for one command.
+    let options = RunOptions { budgets, retries, command_files_max: 5, ..RunOptions::default() };
+    let supervisor = Supervisor::new(agent.house.store.clone(), runners, options).unwrap();
+    let start = async |runner| {
+        let session = agent.house.store.create(NewSession::titled(runner)).unwrap();
+        supervisor.start(&session, UserTurn::text("hi"), Some(runner)).await.unwrap()
+    };
+    let mut first = start("first").await;
+    agent.line("pid").await;
+    let mut silent = start("silent").await;
+    assert!(first.ended().await.is_completed());
+    let end = tokio::time::timeout(Duration::from_secs(10), silent.ended()).await.expect("it is cut off");
+    assert!(end.has_failed_as("timeout"), "{end:?}");
 }
