@@ -307,6 +307,10 @@ mod tests {
         let (ours, other) = (process(41, 510), process(42, 511));
         assert_eq!(left(&[ours, other], &[41]), Left::Some(vec![ours]));
         assert_eq!(left(&[process(41, NOTED - 1)], &[41]), Left::Nobody, "older than the group");
+        let at_once = process(41, NOTED);
+        assert_eq!(left(&[at_once], &[41]), Left::Some(vec![at_once]), "started in the same tick");
+        let over = Process { is_over: true, ..ours };
+        assert_eq!(left(&[over], &[41]), Left::Nobody, "it has ended");
         assert_eq!(left(&[], &[]), Left::Nobody);
     }
 
@@ -322,6 +326,18 @@ mod tests {
         let stat = "7 (a) b) (c) S 1 40 40 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 1234 9 9";
         assert_eq!(parse_stat(7, stat), Some(Process { id: 7, group: 40, started_ticks: 1234, is_over: false }));
         assert_eq!(parse_stat(7, "garbage"), None);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_process_is_signalled_only_if_it_is_the_one_that_was_looked_at() {
+        let mut sleeper = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+        let known = table::process(sleeper.id()).unwrap();
+        // Another process that has taken the number of one that is gone.
+        table::signal_one(&Process { started_ticks: known.started_ticks - 1, ..known }, Signal::Kill);
+        table::signal_one(&known, Signal::Term);
+        let ended = sleeper.wait().unwrap();
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&ended), Some(15), "{ended}");
     }
 
     #[cfg(target_os = "linux")]

@@ -137,6 +137,23 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_ends_the_tool_that_has_its_id_whatever_it_calls_it() {
+        let calls = [Event::tool("a", "search", ""), Event::tool("b", "read", ""), Event::tool("c", "search", "")];
+        let pending_after = |answers: &[Event]| pending(&[&calls, answers].concat());
+        assert_eq!(pending_after(&[Event::tool_complete("a", "renamed", false)]), 2);
+        let in_any_order = ["b", "a", "c"].map(|id| Event::tool_complete(id, "renamed", false));
+        assert_eq!(pending_after(&in_any_order), 0);
+        let of_first = Event::tool_complete("a", "search", false);
+        assert_eq!(pulse_after(&[&calls[..], &[of_first]].concat()).tools, [Tool::of(&calls[1]), Tool::of(&calls[2])]);
+    }
+
+    #[test]
+    fn tools_without_end_are_remembered_up_to_a_bound() {
+        let calls: Vec<Event> = (0..2 * TOOLS_MAX).map(|at| Event::tool(&at.to_string(), "t", "")).collect();
+        assert_eq!(pending(&calls), TOOLS_MAX);
+    }
+
+    #[test]
     fn thoughts_and_bookkeeping_show_nothing_and_all_else_does() {
         let unseen = [Event::reasoning("hm"), Event::token(""), Event::new("usage", "{}").unwrap()];
         assert!(!pulse_after(&unseen).has_shown());

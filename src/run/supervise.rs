@@ -284,3 +284,35 @@ pub(super) fn ask(asked: &watch::Sender<Option<Why>>, why: Why) {
         is_new
     });
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wish_after(asked: &[Why]) -> Option<Why> {
+        let (sender, receiver) = watch::channel(None);
+        asked.iter().for_each(|why| ask(&sender, *why));
+        *receiver.borrow()
+    }
+
+    #[test]
+    fn the_first_wish_counts_and_news_gives_way_to_any_wish() {
+        assert_eq!(wish_after(&[Why::Stop, Why::Shutdown]), Some(Why::Stop));
+        assert_eq!(wish_after(&[Why::Shutdown, Why::Stop]), Some(Why::Shutdown));
+        for wish in [Why::Stop, Why::Shutdown] {
+            assert_eq!(wish_after(&[Why::Elsewhere, wish]), Some(wish));
+            assert_eq!(wish_after(&[wish, Why::Elsewhere]), Some(wish));
+        }
+        assert_eq!(wish_after(&[Why::Elsewhere]), Some(Why::Elsewhere));
+    }
+
+    #[test]
+    fn a_wish_that_does_not_count_wakes_no_task() {
+        let (sender, mut receiver) = watch::channel(None);
+        ask(&sender, Why::Stop);
+        receiver.mark_unchanged();
+        ask(&sender, Why::Shutdown);
+        ask(&sender, Why::Elsewhere);
+        assert!(!receiver.has_changed().unwrap());
+    }
+}
