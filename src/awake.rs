@@ -118,6 +118,23 @@ mod tests {
     }
 
     #[test]
+    fn a_suspended_machine_is_seen_after_the_wall_clock_was_set_back() {
+        let back = then(start(), 101, -(8 * HOUR as i64));
+        assert_eq!(back.pause_ended, Duration::ZERO);
+        let woken = then(back, 102, -(7 * HOUR as i64));
+        assert_eq!((woken.awake, woken.pause_ended), (Duration::from_secs(2), Duration::from_secs(2)));
+    }
+
+    #[test]
+    fn the_wall_clock_tells_of_a_pause_by_what_it_is_ahead_of_the_other_clock() {
+        // The machine was busy for as long as is not a pause.
+        let busy = then(start(), 105, 5 + GAP_MAX.as_secs() as i64);
+        assert_eq!((busy.awake, busy.pause_ended), (GAP_MAX, Duration::ZERO));
+        let suspended = then(start(), 105, 6 + GAP_MAX.as_secs() as i64);
+        assert_eq!((suspended.awake, suspended.pause_ended), (GAP_MAX, GAP_MAX));
+    }
+
+    #[test]
     fn clocks_that_go_back_take_nothing_away_and_are_no_pause() {
         let back = then(start(), 7, -(HOUR as i64));
         assert_eq!((back.awake, back.pause_ended), (Duration::ZERO, Duration::ZERO));
