@@ -136,3 +136,37 @@ fn a_loader_that_panics_leaves_the_next_one_free() {
     assert!(failed.is_err());
     assert_eq!(cache.load(&id("a"), None, || Ok(value(3))).unwrap().bytes, 3);
 }
+
+#[test]
+fn a_load_that_began_before_a_removal_does_not_bring_back_the_old() {
+    let cache = cache(10, 100);
+    let loaded = cache.load(&id("a"), None, || {
+        cache.remove(&id("a"));
+        Ok(value(1))
+    });
+    assert_eq!(loaded.unwrap().bytes, 1);
+    assert!(cache.get(&id("a")).is_none());
+}
+
+#[test]
+fn a_load_that_fails_takes_what_was_known_before_with_it() {
+    let cache = cache(10, 100);
+    let known = cache.put(&id("a"), value(4));
+    assert_eq!(cache.load(&id("a"), Some(&known), || Err("gone".to_owned())).unwrap_err(), "gone");
+    assert!(cache.get(&id("a")).is_none());
+    assert_eq!((cache.size().sessions, cache.bytes()), (0, 0));
+    assert_eq!(cache.load(&id("a"), None, || Ok(value(3))).unwrap().bytes, 3, "the next one loads");
+}
+
+#[test]
+fn what_must_stay_is_kept_although_it_is_too_large_alone() {
+    let cache = cache(10, 10);
+    cache.put(&id("a"), value(4));
+    let stays = Arc::new(AtomicBool::new(true));
+    cache.put(&id("live"), Value { bytes: 11, stays: stays.clone() });
+    assert_eq!((held(&cache), cache.bytes()), (vec!["live".to_owned()], 11), "the others make room");
+    stays.store(false, Ordering::Relaxed);
+    cache.put(&id("b"), value(1));
+    cache.put(&id("c"), value(1));
+    assert!(held(&cache).ends_with(&["c".to_owned()]) && cache.bytes() <= 10, "it goes when it no longer must stay");
+}
