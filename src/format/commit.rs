@@ -317,6 +317,16 @@ mod tests {
     }
 
     #[test]
+    fn a_header_of_a_newer_program_is_told_as_such() {
+        let mut bytes = header(9).encode();
+        bytes[8..12].copy_from_slice(&(LOG_VERSION + 1).to_le_bytes());
+        assert_eq!(SegmentHeader::decode(&bytes), Err(NoHeader::Unreadable), "its checksum covers the version");
+        let crc = header_checksum(&bytes);
+        bytes[12..16].copy_from_slice(&crc.to_le_bytes());
+        assert_eq!(SegmentHeader::decode(&bytes), Err(NoHeader::Newer(LOG_VERSION + 1)));
+    }
+
+    #[test]
     fn the_number_of_a_line_is_found_where_we_write_it() {
         assert_eq!(first_seq(b"{\"version\":1,\"event_id\":\"r:41\",\"seq\":41,\"x\":\"\\\"seq\\\":9\"}\n"), 41);
         assert_eq!(first_seq(b"{}\n{\"seq\":3}\n"), 0);

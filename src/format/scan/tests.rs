@@ -17,42 +17,61 @@ fn line(seq: u64) -> Vec<u8> {
     out
 }
 
-/// What is found when the bytes arrive `step` at a time: `e<seq>` or `<code>@<offset>+<bytes>`.
-fn scan_by(bytes: &[u8], step: usize) -> Vec<String> {
-    let (session, run) = ids();
-    let mut scanner = Scanner::new(LineShape::new(&session, &run), 0);
-    let mut found = Vec::new();
-    let note = |record: Record<'_>| match record {
+/// A record as text: `e<seq>` or `<code>@<offset>+<bytes>`.
+fn told(record: Record<'_>) -> String {
+    match record {
         Record::Event(event) => format!("e{}", event.seq.map_or("?".to_owned(), |seq| seq.to_string())),
         Record::Damage(damage) => format!("{}@{}+{}", damage.kind.code(), damage.offset, damage.bytes),
-    };
-    let mut rest = bytes;
-    loop {
-        while let Some(record) = scanner.next_record() {
-            found.push(note(record));
-        }
-        if rest.is_empty() {
-            break;
-        }
-        let fed = scanner
-            .feed(step, |room| {
-                let len = room.len().min(rest.len());
-                room[..len].copy_from_slice(&rest[..len]);
-                Ok::<_, ()>(len)
-            })
-            .unwrap();
-        rest = &rest[fed..];
+    }
+}
+
+fn scanner() -> Scanner {
+    let (session, run) = ids();
+    Scanner::new(LineShape::new(&session, &run), 0)
+}
+
+/// Hands the scanner so many bytes at most, and gives the rest.
+fn fed<'a>(scanner: &mut Scanner, step: usize, bytes: &'a [u8]) -> &'a [u8] {
+    let taken = scanner.feed(step, |room| {
+        let len = room.len().min(bytes.len());
+        room[..len].copy_from_slice(&bytes[..len]);
+        Ok::<_, ()>(len)
+    });
+    &bytes[taken.unwrap()..]
+}
+
+/// What is found when the bytes arrive `step` at a time and `take` takes the records of the whole lines.
+fn found_by(bytes: &[u8], step: usize, take: impl Fn(&mut Scanner, &mut Vec<String>)) -> Vec<String> {
+    let (mut scanner, mut found, mut rest) = (scanner(), Vec::new(), bytes);
+    while !rest.is_empty() {
+        rest = fed(&mut scanner, step, rest);
+        take(&mut scanner, &mut found);
     }
     while let Some(record) = scanner.next_of_tail() {
-        found.push(note(record));
+        found.push(told(record));
     }
     found
+}
+
+/// What is found by asking for each record.
+fn scan_by(bytes: &[u8], step: usize) -> Vec<String> {
+    found_by(bytes, step, |scanner, found| {
+        while let Some(record) = scanner.next_record() {
+            found.push(told(record));
+        }
+    })
+}
+
+/// What is found by being shown all records that are there.
+fn show_by(bytes: &[u8], step: usize) -> Vec<String> {
+    found_by(bytes, step, |scanner, found| scanner.show_whole(|record| found.push(told(record))))
 }
 
 #[track_caller]
 fn check(bytes: &[u8], expected: &[&str]) {
     for step in [1, 7, 64, 100_000] {
         assert_eq!(scan_by(bytes, step), expected, "{step} bytes at a time");
+        assert_eq!(show_by(bytes, step), expected, "shown, {step} bytes at a time");
     }
 }
 
@@ -143,7 +162,9 @@ fn every_page_that_can_be_lost_of_a_line_leaves_no_event_that_was_never_written(
 fn glued_records_are_both_read_and_the_damage_is_told() {
     let one = line(1);
     let both = [&one[..one.len() - 1], &line(2)].concat();
-    check(&both, &[&format!("glued_records@0+{}", both.len() - 1), "e1", "e2"]);
+    let damage = format!("glued_records@0+{}", both.len() - 1);
+    check(&both, &[&damage, "e1", "e2"]);
+    check(&[both, line(3)].concat(), &[&damage, "e1", "e2", "e3"]);
 }
 
 #[test]
@@ -191,6 +212,47 @@ fn whether_a_line_is_too_long_does_not_depend_on_the_pieces_it_came_in() {
     for step in [64 * 1024, 1024 * 1024, 64 * 1024 * 1024] {
         assert_eq!(scan_by(&line, step), [format!("line_too_long@0+{}", line.len() - 1)]);
     }
+}
+
+#[test]
+fn what_follows_an_overlong_line_is_read_and_its_own_end_is_not() {
+    // The end of the overlong line looks like a record of ours.
+    let bytes = [vec![b'x'; LINE_BYTES_MAX + 1], line(1), line(2)].concat();
+    let damage = format!("line_too_long@0+{}", LINE_BYTES_MAX + line(1).len());
+    for step in [LINE_BYTES_MAX + 1, 2 * LINE_BYTES_MAX] {
+        assert_eq!(scan_by(&bytes, step), [&*damage, "e2"], "{step} bytes at a time");
+        assert_eq!(show_by(&bytes, step), [&*damage, "e2"], "shown, {step} bytes at a time");
+    }
+}
+
+#[test]
+fn a_line_of_our_own_shape_that_is_too_long_is_damage_however_it_is_read() {
+    let (session, run) = ids();
+    let mut bytes = Vec::new();
+    let event = Event::token(&"x".repeat(LINE_BYTES_MAX));
+    LineEncoder::new(&session, &run).encode(1, Timestamp::from_seconds(1.0), &event, &mut bytes);
+    let damage = format!("line_too_long@0+{}", bytes.len() - 1);
+    bytes.extend(line(2));
+    for found in [scan_by(&bytes, bytes.len()), show_by(&bytes, bytes.len()), show_by(&bytes, 1024 * 1024)] {
+        assert_eq!(found, [&*damage, "e2"]);
+    }
+}
+
+#[test]
+fn a_reader_that_begins_again_in_a_line_of_several_records_misses_none() {
+    let both = [&line(1)[..line(1).len() - 1], &line(2)].concat();
+    let mut scanner = scanner();
+    assert!(fed(&mut scanner, 4096, &[both.clone(), line(3)].concat()).is_empty());
+    let mut resumes = Vec::new();
+    while let Some(record) = scanner.next_record() {
+        let found = told(record);
+        resumes.push((found, scanner.resume_at()));
+    }
+    let [damage, one, two, three] = &resumes[..] else { panic!("{resumes:?}") };
+    assert!(damage.0.starts_with("glued_records"));
+    assert_eq!([damage.1, one.1], [0, 0], "the second record has not been given out");
+    let end = both.len() as u64;
+    assert_eq!([two, three], [&("e2".to_owned(), end), &("e3".to_owned(), end + line(3).len() as u64)]);
 }
 
 #[test]
