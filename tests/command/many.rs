@@ -3,12 +3,14 @@
 //! The process that may open only a few files is this test program, started again for the one test below.
 
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 
 use lastword::run::{BudgetSettings, Retries, RunOptions, Runners, Supervisor};
 use lastword::{NewSession, UserTurn};
 
-use crate::agent::{Agent, script};
+use crate::agent::{Agent, script, until};
+use crate::house::pause;
 
 const SMALL: &str = "LASTWORD_TEST_FEW_FILES";
 const COMMANDS: usize = 100;
@@ -55,22 +57,35 @@ async fn answer_all() {
 #[tokio::test]
 async fn a_command_that_has_waited_for_its_turn_is_called_silent_like_any_other() {
     let agent = Agent::new("");
-    let folder = agent.folder.path().to_str().unwrap();
-    let first = script("echo $$ > $0/pid; echo word; sleep 0.2", folder);
-    let runners = Runners::default().with("first", first).with("silent", script("exec sleep 600", folder));
-    let budgets = BudgetSettings { first_event_seconds: Some(0.4), ..BudgetSettings::default() };
-    let retries = Retries { attempts_max: 1, ..Retries::default() };
-    // Files for one command.
-    let options = RunOptions { budgets, retries, command_files_max: 5, ..RunOptions::default() };
-    let supervisor = Supervisor::new(agent.house.store.clone(), runners, options).unwrap();
+    let supervisor = supervisor_of_one_command(&agent);
     let start = async |runner| {
         let session = agent.house.store.create(NewSession::titled(runner)).unwrap();
-        supervisor.start(&session, UserTurn::text("hi"), Some(runner)).await.unwrap()
+        (session.clone(), supervisor.start(&session, UserTurn::text("hi"), Some(runner)).await.unwrap())
     };
-    let mut first = start("first").await;
+    let (_, mut first) = start("first").await;
     agent.line("pid").await;
-    let mut silent = start("silent").await;
+    let (session, mut silent) = start("silent").await;
+    let events = || agent.house.store.read_events(&session, silent.run(), Default::default()).unwrap().events.len();
+    until("its attempt has begun", || events() == 1).await;
+    pause(2.0 * SILENCE_MAX).await;
+    assert_eq!(events(), 1, "it waits for its turn, which is not its silence");
+    std::fs::write(agent.folder.path().join("go"), "").unwrap();
     assert!(first.ended().await.is_completed());
     let end = tokio::time::timeout(Duration::from_secs(10), silent.ended()).await.expect("it is cut off");
     assert!(end.has_failed_as("timeout"), "{end:?}");
+}
+
+/// How long the silent command may be silent, in seconds.
+const SILENCE_MAX: f64 = 0.05;
+
+/// A supervisor with files for one command at a time: one that goes on until it is told, and one that says nothing.
+fn supervisor_of_one_command(agent: &Agent) -> Supervisor {
+    let folder = agent.folder.path().to_str().unwrap();
+    let first = script("echo $$ > $0/pid; until [ -e $0/go ]; do sleep 0.02; done; echo word", folder);
+    let silent = Arc::new(script("exec sleep 600", folder));
+    let budgets = BudgetSettings { first_event_seconds: Some(SILENCE_MAX), ..BudgetSettings::default() };
+    let runners = Runners::default().with("first", first).with_budgets("silent", silent, budgets);
+    let retries = Retries { attempts_max: 1, ..Retries::default() };
+    let options = RunOptions { retries, command_files_max: 5, ..RunOptions::default() };
+    Supervisor::new(agent.house.store.clone(), runners, options).unwrap()
 }
