@@ -76,7 +76,8 @@ impl<'a> Attempt<'a> {
     /// Writes down what the producer says, until it ends, stalls, or somebody ends it. An error is the journal's.
     pub(super) async fn watch(&mut self, asked: &mut Asked) -> Result<AttemptEnd, StoreError> {
         loop {
-            if let Some(end) = self.last_words.take() {
+            // They stay noted, so that what is still in the queue is not written before them.
+            if let Some(end) = self.last_words.clone() {
                 return Ok(AttemptEnd::Finished(Finish { events: vec![end] }));
             }
             let silence = self.pulse.silence(self.clock.now());

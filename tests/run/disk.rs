@@ -180,6 +180,26 @@ fn patient() -> RunOptions {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_said_after_the_end_of_an_answer_does_not_count_although_the_words_before_it_wait_for_room() {
+    let (lend, mut lent) = tokio::sync::mpsc::unbounded_channel();
+    let runner = Scripted(move |_, outlet: Outlet| {
+        lend.send(outlet).unwrap();
+        std::future::pending()
+    });
+    let machine = machine_of(runner, patient());
+    let mut started = machine.start().await.unwrap();
+    let outlet = lent.recv().await.unwrap();
+    machine.disk.fill(machine.disk.operations() + 1);
+    outlet.say(token("all")).await.unwrap();
+    outlet.say(Event::done()).await.unwrap();
+    pause(5.0).await;
+    outlet.say(token(" too late")).await.unwrap();
+    machine.disk.make_room();
+    assert!(started.ended().await.is_completed());
+    assert_eq!((machine.answer().as_str(), machine.events()), ("all", 3));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_run_that_ends_on_a_full_disk_has_ended_when_its_answer_is_saved_and_not_before() {
     let mut waited = 0;
     for operation in 1..20 {
