@@ -1,5 +1,9 @@
 //! The committer when its surroundings fail: threads that do not start, commits that panic, locks that are lost.
 
+mod acknowledged;
+mod bounds;
+mod by_hand;
+mod lock_file;
 mod schedules;
 
 use std::io;

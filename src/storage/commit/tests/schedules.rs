@@ -232,3 +232,54 @@ fn a_log_that_was_full_takes_records_again() {
         assert!(disk.files().iter().any(is_logged), "line {number} is not in the log");
     }
 }
+
+/// A commit that finds nothing left to do must not say that all is durable: the step that took it may just have failed.
+#[test]
+fn a_commit_beside_a_step_that_fails_fails_too() {
+    const INTERVAL: Duration = Duration::from_millis(50);
+    let work = || {
+        let disk = SimDisk::new();
+        disk.create_dir(Path::new("/data")).unwrap();
+        let options = CommitOptions { background: Some(INTERVAL), ..ASKED };
+        let scene = Scene::with_options(Arc::new(disk.clone()), Path::new("/data"), Threads::new(false), options);
+        let (stream, _file) = journal(&disk);
+        scene.committer.register(&stream);
+        disk.break_syncs(disk.operations() + 1);
+        scene.committer.note(&stream);
+        sleep(INTERVAL / 2);
+        let committed = scene.committer.commit();
+        scene.committer.close();
+        committed.is_ok()
+    };
+    explorer().explore(work, |is_durable| assert!(!is_durable, "no fsync has succeeded"));
+}
+
+/// A callback waits for an appender that has left its step to the thread that calls back.
+#[test]
+fn a_callback_may_wait_for_an_appender() {
+    let work = || {
+        let disk = SimDisk::new();
+        disk.create_dir(Path::new("/data")).unwrap();
+        let (scene, first) = submitted(&disk, ASKED);
+        let (committer, again) = (scene.committer.clone(), journal_again(&disk));
+        let done = Arc::new((TestMutex::new(None), Condvar::new()));
+        let (told, awaited) = (done.clone(), done.clone());
+        let appender = spawn("appender", move || {
+            let outcome = committer.submit(&again, 0, LINE).wait();
+            *told.0.lock() = Some(outcome.is_ok());
+            told.1.notify_all();
+        });
+        first.clone().on_durable(move |_| {
+            let mut outcome = awaited.0.lock();
+            while outcome.is_none() {
+                awaited.1.wait(&mut outcome);
+            }
+        });
+        first.wait().unwrap();
+        appender.join();
+        scene.committer.close();
+        let outcome = *done.0.lock();
+        outcome
+    };
+    explorer().explore(work, |outcome| assert_eq!(outcome, Some(true)));
+}
