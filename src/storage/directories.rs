@@ -100,7 +100,7 @@ fn ensure_dirs(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::storage::sim::SimDisk;
+    use crate::storage::sim::{Crash, Fault, SimDisk};
 
     fn directories(disk: &SimDisk) -> Directories {
         disk.create_dir(Path::new("/data")).unwrap();
@@ -129,5 +129,63 @@ mod tests {
         directories.sync(Path::new("/data/_kept")).unwrap();
         disk.remove_dir(Path::new("/data/_kept")).unwrap();
         assert!(directories.sync(Path::new("/data/_kept")).is_err());
+    }
+
+    fn is_there_after_power_cut(disk: &SimDisk, path: &Path) -> bool {
+        let disk = disk.copy();
+        disk.power_cut(Crash::LoseAll);
+        disk.stat(path).is_ok()
+    }
+
+    /// Its creator may have died before the directory fsync, and events in it are acknowledged next.
+    #[test]
+    fn a_directory_that_is_there_is_made_durable_or_that_fails() {
+        let ensured: [fn(&SimDisk, &Path) -> Result<(), StorageError>; 2] = [
+            |disk, path| create_root(disk, path),
+            |disk, path| Directories::new(Arc::new(disk.clone()), Path::new("/data")).ensure(path),
+        ];
+        for ensure in ensured {
+            let disk = SimDisk::new();
+            let path = Path::new("/data/_kept");
+            disk.create_dir(Path::new("/data")).unwrap();
+            disk.sync_dir(Path::new("/")).unwrap();
+            disk.create_dir(path).unwrap();
+            disk.fail(disk.operations() + 1, Fault::Eio);
+            let failed = ensure(&disk, path).unwrap_err();
+            assert!(matches!(failed, StorageError::SyncFailed { .. }), "{failed:?}");
+            disk.limit_open_files(Some(disk.open_files()));
+            assert!(ensure(&disk, path).is_err(), "it cannot be synced without a descriptor");
+            disk.limit_open_files(None);
+            ensure(&disk, path).unwrap();
+            assert!(is_there_after_power_cut(&disk, path));
+        }
+    }
+
+    /// The directory above may belong to another user. That is no reason to call a name durable that was just made in it.
+    #[test]
+    fn only_the_directory_above_one_that_is_there_may_be_closed_to_us() {
+        let disk = SimDisk::new();
+        let (parent, path) = (Path::new("/home"), Path::new("/home/data"));
+        disk.create_dir(parent).unwrap();
+        // To be written and searched, not read.
+        disk.set_mode(parent, 0o300).unwrap();
+        let denied = create_root(&disk, path).unwrap_err();
+        assert!(matches!(denied, StorageError::Io { .. }), "{denied:?}");
+        assert!(disk.stat(path).is_ok());
+        create_root(&disk, path).unwrap();
+    }
+
+    #[test]
+    fn each_missing_directory_is_durable_in_the_one_above_or_that_fails() {
+        let path = Path::new("/a/b/c");
+        let whole = SimDisk::new();
+        create_root(&whole, path).unwrap();
+        for operation in 1..=whole.operations() + 1 {
+            let disk = SimDisk::new();
+            disk.fail(disk.operations() + operation, Fault::Eio);
+            let outcome = create_root(&disk, path);
+            assert_eq!(outcome.is_err(), operation <= whole.operations(), "operation {operation}");
+            assert!(outcome.is_err() || is_there_after_power_cut(&disk, path), "operation {operation}");
+        }
     }
 }

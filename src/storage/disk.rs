@@ -213,3 +213,89 @@ pub(crate) fn write_full(file: &dyn DiskFile, bytes: &[u8], offset: u64) -> Resu
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sync::Mutex;
+
+    /// A file whose next calls end like this; what they take is kept.
+    #[derive(Debug, Default)]
+    struct Scripted {
+        calls: Mutex<Vec<io::Result<usize>>>,
+        bytes: Mutex<Vec<u8>>,
+    }
+
+    impl Scripted {
+        fn new(calls: impl IntoIterator<Item = io::Result<usize>>) -> Self {
+            Scripted { calls: Mutex::new(calls.into_iter().collect()), bytes: Mutex::default() }
+        }
+
+        fn next(&self) -> io::Result<usize> {
+            let mut calls = self.calls.lock();
+            assert!(!calls.is_empty(), "a call too many");
+            calls.remove(0)
+        }
+    }
+
+    impl DiskFile for Scripted {
+        fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+            let read = self.next()?;
+            buffer[..read].copy_from_slice(&self.bytes.lock()[offset as usize..offset as usize + read]);
+            Ok(read)
+        }
+        fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+            let taken = self.next()?;
+            let mut own = self.bytes.lock();
+            assert_eq!(own.len() as u64, offset, "each write goes on where the last one ended");
+            own.extend_from_slice(&bytes[..taken]);
+            Ok(taken)
+        }
+        fn set_len(&self, _: u64) -> io::Result<()> {
+            Ok(())
+        }
+        fn sync(&self) -> io::Result<()> {
+            Ok(())
+        }
+        fn set_modified(&self, _: i128) -> io::Result<()> {
+            Ok(())
+        }
+        fn stat(&self) -> io::Result<FileStat> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+    }
+
+    fn signal() -> io::Result<usize> {
+        Err(io::ErrorKind::Interrupted.into())
+    }
+
+    #[test]
+    fn a_write_goes_on_after_signals_and_parts_until_all_is_taken() {
+        let file = Scripted::new([signal(), Ok(2), signal(), signal(), Ok(1), Ok(2)]);
+        assert!(write_full(&file, b"hello", 0).is_ok());
+        assert_eq!(*file.bytes.lock(), b"hello");
+        assert!(file.calls.lock().is_empty());
+    }
+
+    #[test]
+    fn a_write_that_fails_tells_how_much_was_taken_before() {
+        let full = || Err(io::ErrorKind::StorageFull.into());
+        let failures = [(full(), io::ErrorKind::StorageFull), (Ok(0), io::ErrorKind::WriteZero)];
+        for (failure, kind) in failures {
+            let file = Scripted::new([Ok(3), signal(), failure]);
+            let (taken, cause) = write_full(&file, b"hello", 0).unwrap_err();
+            assert_eq!((taken, cause.kind()), (3, kind));
+        }
+    }
+
+    #[test]
+    fn a_read_goes_on_after_signals_and_parts_until_the_end() {
+        let file = Scripted::new([signal(), Ok(2), signal(), Ok(2), Ok(0)]);
+        *file.bytes.lock() = b"xhello".to_vec();
+        let mut buffer = [0; 8];
+        assert_eq!(read_full(&file, &mut buffer, 1).unwrap(), 4);
+        assert_eq!(&buffer[..5], b"hell\0");
+        let failing = Scripted::new([signal(), Err(io::ErrorKind::TimedOut.into())]);
+        assert_eq!(read_full(&failing, &mut buffer, 0).unwrap_err().kind(), io::ErrorKind::TimedOut);
+    }
+}

@@ -213,3 +213,6 @@ pub(crate) fn read_note(disk: &dyn Disk, layout: &Layout) -> Result<Option<Holde
     let damaged = |cause: serde_json::Error| StorageError::Damaged { path, reason: cause.to_string() };
     serde_json::from_slice(&note[..len]).map(Some).map_err(damaged)
 }
+
+#[cfg(test)]
+mod tests;
