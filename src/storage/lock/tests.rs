@@ -60,6 +60,17 @@ fn a_note_is_always_as_long_and_replaces_the_one_before() {
     assert_eq!(disk.files()[&path].len(), bytes);
 }
 
+#[test]
+fn a_lock_file_that_cannot_be_looked_at_is_not_lost() {
+    let disk = new_disk();
+    let lock = take(&disk);
+    disk.set_mode("/data", 0).unwrap();
+    assert!(lock.is_named(), "a failure to find out is not an answer");
+    disk.set_mode("/data", 0o700).unwrap();
+    disk.remove_file(&layout().lock()).unwrap();
+    assert!(!lock.is_named());
+}
+
 /// Another program replaces the lock file while a writer takes the lock. What it does before the writer compares both files
 /// must not leave that writer with a lock on a file without a name: a second one would get the lock as well.
 #[test]

@@ -2,6 +2,7 @@
 
 use super::by_hand::{ByHand, Journal, SMALL, Written};
 use super::*;
+use crate::storage::disk::Disk;
 use crate::storage::sim::{Fault, SimDisk};
 
 /// What goes wrong at the operation of this number, or from it on.
@@ -60,6 +61,8 @@ fn check_trouble(lengths: &[usize], commit: Commit, operation: u64, trouble: fn(
         scene.disk.make_room();
         scene.disk.mend_syncs();
     }
+    let has_failed = scene.disk.log().iter().any(|line| line.contains(" sync ") && line.ends_with(" !Eio"));
+    assert!(!has_failed || scene.committer.latch().is_stopped(), "{what}: an fsync failed");
 }
 
 fn written(scene: &ByHand, lengths: &[usize], first: usize) -> Vec<(Journal, Written)> {
@@ -168,4 +171,15 @@ fn a_commit_of_a_store_that_has_stopped_fails() {
     assert!(
         matches!(&refused, StorageError::Stopped { source } if matches!(**source, StorageError::SyncFailed { .. }))
     );
+}
+
+/// Zeroes in their place would be put into the journal by a replay.
+#[test]
+fn lines_that_another_program_cut_off_do_not_enter_the_log() {
+    let scene = ByHand::new(SMALL);
+    let journals = written(&scene, &[40, 40], 0);
+    scene.disk.open(journals[0].0.stream.path(), Access::Write).unwrap().set_len(10).unwrap();
+    assert!(NOTED(&scene, &journals), "it costs no other journal its durability");
+    assert_eq!(scene.replayed_records(), 1);
+    assert_all_survive(&scene, &journals[1..], "the other journal");
 }

@@ -150,6 +150,28 @@ fn an_append_that_comes_while_the_store_closes_is_answered() {
     });
 }
 
+/// No appender waits for this ticket, so that no step but the close settles it.
+#[test]
+fn a_ticket_that_comes_while_the_store_closes_is_settled_although_no_appender_waits_for_it() {
+    let work = || {
+        let disk = SimDisk::new();
+        disk.create_dir(Path::new("/data")).unwrap();
+        let (scene, _first) = submitted(&disk, ASKED);
+        let (committer, again) = (scene.committer.clone(), journal_again(&disk));
+        let told: Arc<TestMutex<Option<bool>>> = Arc::default();
+        let note = told.clone();
+        let appender = spawn("appender", move || {
+            let ticket = committer.submit(&again, 0, LINE);
+            ticket.when_settled(move |is_durable| *note.lock() = Some(is_durable));
+        });
+        scene.committer.close();
+        appender.join();
+        let told = *told.lock();
+        told
+    };
+    explorer().explore(work, |told| assert!(told.is_some(), "it is pending for ever"));
+}
+
 /// Names of the log's files that were made by the thread that tends it are durable before a record in them is acknowledged.
 #[test]
 fn a_segment_that_the_second_thread_made_is_there_after_a_power_cut() {
