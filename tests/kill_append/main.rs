@@ -11,5 +11,6 @@ mod follow;
 mod process;
 mod random_moments;
 mod recover;
+mod set_times;
 mod torn_line;
 mod two_processes;
