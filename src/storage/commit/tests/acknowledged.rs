@@ -1,6 +1,6 @@
 //! What is acknowledged is durable, in the log or in its journal, whichever operation of the disk fails.
 
-use super::by_hand::{ByHand, Journal, SMALL, Written};
+use super::by_hand::{ByHand, Journal, SMALL, Written, has_damage};
 use super::*;
 use crate::storage::disk::Disk;
 use crate::storage::sim::{Fault, SimDisk};
@@ -182,4 +182,42 @@ fn lines_that_another_program_cut_off_do_not_enter_the_log() {
     assert!(NOTED(&scene, &journals), "it costs no other journal its durability");
     assert_eq!(scene.replayed_records(), 1);
     assert_all_survive(&scene, &journals[1..], "the other journal");
+}
+
+/// Of a segment that is used again, the new records may reach the medium and the header of the earlier use stay. The old
+/// records after them would look like acknowledged ones after damage.
+#[test]
+fn a_power_cut_while_a_segment_is_used_again_leaves_nothing_that_looks_like_damage() {
+    let log = use_segments_again(None);
+    let headers = log.iter().filter(|line| line.contains("segment-0000 at 0,")).count();
+    assert!(headers > 2, "no segment was used again\n{}", log.join("\n"));
+    // A segment that could not be written is filled with zeroes first.
+    let is_record = |line: &&String| line.contains("write /data/_commit_log") && !line.contains(" at 0,");
+    let records = log.iter().filter(is_record).filter_map(|line| line.split(' ').next()?.parse().ok());
+    records.step_by(2).for_each(|operation| drop(use_segments_again(Some(operation))));
+}
+
+/// Cuts the power before each operation, in many ways. One operation finds no room.
+fn use_segments_again(without_room: Option<u64>) -> Vec<String> {
+    let disk = SimDisk::new().with_page_bytes(64);
+    let scene = ByHand::on(disk, CommitOptions { log_bytes: 2048, ..SMALL }, Threads::new(true));
+    let journals = ["a", "b"].map(|name| scene.journal(name));
+    without_room.into_iter().for_each(|operation| scene.disk.fail(operation, Fault::Enospc));
+    let damaged: Arc<TestMutex<Option<String>>> = Arc::default();
+    let noted = damaged.clone();
+    scene.disk.observe(move |disk| {
+        for crash in disk.crashes(15) {
+            let copy = disk.copy();
+            copy.power_cut(crash);
+            if has_damage(&copy.files()) {
+                noted.lock().get_or_insert_with(|| copy.log().join("\n"));
+            }
+        }
+    });
+    for _ in 0..30 {
+        let batch = journals.each_ref().map(|journal| scene.submit(journal, &journal.write("line", 40)));
+        batch.into_iter().for_each(|ticket| assert!(ticket.wait().is_ok()));
+    }
+    assert_eq!(*damaged.lock(), None);
+    scene.disk.log()
 }

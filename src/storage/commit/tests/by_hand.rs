@@ -21,7 +21,10 @@ impl ByHand {
     }
 
     pub(super) fn with_threads(options: CommitOptions, threads: Threads) -> Self {
-        let disk = SimDisk::new();
+        Self::on(SimDisk::new(), options, threads)
+    }
+
+    pub(super) fn on(disk: SimDisk, options: CommitOptions, threads: Threads) -> Self {
         disk.create_dir(Path::new(ROOT)).unwrap();
         disk.sync_dir(Path::new("/")).unwrap();
         let scene = Scene::with_options(Arc::new(disk.clone()), Path::new(ROOT), threads, options);
@@ -109,7 +112,7 @@ impl Journal {
     }
 }
 
-type Files = std::collections::BTreeMap<PathBuf, Vec<u8>>;
+pub(super) type Files = std::collections::BTreeMap<PathBuf, Vec<u8>>;
 
 fn log_holds(files: &Files, written: &Written) -> bool {
     let mut is_held = false;
@@ -121,14 +124,20 @@ fn log_holds(files: &Files, written: &Written) -> bool {
     is_held
 }
 
-/// The records of lines in the segments that count, as the newest header says.
-fn each_live_record(files: &Files, mut take: impl FnMut(&RunId, u64, &[u8])) {
+/// The segments that count, as the newest header says.
+fn live_segments(files: &Files) -> Vec<(SegmentHeader, &[u8])> {
     let segments = files.iter().filter(|(path, _)| path.starts_with(layout().commit_log()));
-    let segments: Vec<_> =
-        segments.filter_map(|(_, bytes)| Some((SegmentHeader::decode(bytes).ok()?, bytes))).collect();
-    let Some((newest, _)) = segments.iter().max_by_key(|(header, _)| header.number) else { return };
-    for (header, bytes) in segments.iter().filter(|(header, _)| header.number >= newest.live_from) {
-        for found in read_segment(header, bytes) {
+    let mut segments: Vec<_> =
+        segments.filter_map(|(_, bytes)| Some((SegmentHeader::decode(bytes).ok()?, &bytes[..]))).collect();
+    let live_from = segments.iter().max_by_key(|(header, _)| header.number).map(|(newest, _)| newest.live_from);
+    segments.retain(|(header, _)| Some(header.number) >= live_from);
+    segments
+}
+
+/// The records of lines in the segments that count.
+fn each_live_record(files: &Files, mut take: impl FnMut(&RunId, u64, &[u8])) {
+    for (header, bytes) in live_segments(files) {
+        for found in read_segment(&header, bytes) {
             if let FoundInLog::Record(record) = found
                 && let Logged::Lines(lines) = record.logged
             {
@@ -136,4 +145,18 @@ fn each_live_record(files: &Files, mut take: impl FnMut(&RunId, u64, &[u8])) {
             }
         }
     }
+}
+
+/// Whether a segment that counts has a hole before a record of an earlier batch than the last one: acknowledged lines would
+/// be reported as damaged.
+pub(super) fn has_damage(files: &Files) -> bool {
+    let segments = live_segments(files);
+    let found: Vec<_> = segments.iter().map(|(header, bytes)| read_segment(header, bytes)).collect();
+    let batch_of = |found: &FoundInLog<'_>| match found {
+        FoundInLog::Record(record) => Some(record.batch),
+        FoundInLog::Damage { .. } => None,
+    };
+    let last = found.iter().flatten().filter_map(batch_of).max();
+    let is_hole = |pair: &[FoundInLog<'_>]| batch_of(&pair[0]).is_none() && batch_of(&pair[1]) < last;
+    found.iter().any(|found| found.windows(2).any(is_hole))
 }
