@@ -140,11 +140,12 @@ mod tests {
     /// Its creator may have died before the directory fsync, and events in it are acknowledged next.
     #[test]
     fn a_directory_that_is_there_is_made_durable_or_that_fails() {
-        let ensured: [fn(&SimDisk, &Path) -> Result<(), StorageError>; 2] = [
+        type Ensure = fn(&SimDisk, &Path) -> Result<(), StorageError>;
+        let ways: [Ensure; 2] = [
             |disk, path| create_root(disk, path),
             |disk, path| Directories::new(Arc::new(disk.clone()), Path::new("/data")).ensure(path),
         ];
-        for ensure in ensured {
+        for ensure in ways {
             let disk = SimDisk::new();
             let path = Path::new("/data/_kept");
             disk.create_dir(Path::new("/data")).unwrap();

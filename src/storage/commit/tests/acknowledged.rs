@@ -5,8 +5,10 @@ use super::*;
 use crate::storage::disk::Disk;
 use crate::storage::sim::{Fault, SimDisk};
 
-/// What goes wrong at the operation of this number, or from it on.
-const TROUBLES: [(&str, fn(&SimDisk, u64)); 6] = [
+/// Something goes wrong at the operation of this number, or from it on.
+type Trouble = fn(&SimDisk, u64);
+
+const TROUBLES: [(&str, Trouble); 6] = [
     ("it fails", |disk, at| disk.fail(at, Fault::Eio)),
     ("it finds no room", |disk, at| disk.fail(at, Fault::Enospc)),
     ("it writes a part", |disk, at| disk.fail(at, Fault::ShortWrite(100))),
@@ -23,7 +25,7 @@ type Commit = fn(&ByHand, &[(Journal, Written)]) -> bool;
 /// Hands in all lines, and waits for them together.
 const WAITED_FOR: Commit = |scene, journals| {
     let tickets: Vec<_> = journals.iter().map(|(journal, written)| scene.submit(journal, written)).collect();
-    tickets.into_iter().fold(true, |is_durable, ticket| ticket.wait().is_ok() && is_durable)
+    tickets.into_iter().map(Ticket::wait).filter(Result::is_err).count() == 0
 };
 
 /// Notes the journals, as for buffered appends, and commits.
@@ -48,7 +50,7 @@ fn check_batch(lengths: &[usize], commit: Commit) {
 }
 
 /// A store that goes on makes the next batch durable too, and one that has stopped fails it as well.
-fn check_trouble(lengths: &[usize], commit: Commit, operation: u64, trouble: fn(&SimDisk, u64), what: &str) {
+fn check_trouble(lengths: &[usize], commit: Commit, operation: u64, trouble: Trouble, what: &str) {
     let scene = ByHand::new(SMALL);
     let batches = [written(&scene, lengths, 0), written(&scene, lengths, 10)];
     trouble(&scene.disk, scene.disk.operations() + operation);

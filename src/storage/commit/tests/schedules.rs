@@ -166,10 +166,9 @@ fn a_ticket_that_comes_while_the_store_closes_is_settled_although_no_appender_wa
         });
         scene.committer.close();
         appender.join();
-        let told = *told.lock();
         told
     };
-    explorer().explore(work, |told| assert!(told.is_some(), "it is pending for ever"));
+    explorer().explore(work, |told| assert!(told.lock().is_some(), "it is pending for ever"));
 }
 
 /// Names of the log's files that were made by the thread that tends it are durable before a record in them is acknowledged.
@@ -300,8 +299,7 @@ fn a_callback_may_wait_for_an_appender() {
         first.wait().unwrap();
         appender.join();
         scene.committer.close();
-        let outcome = *done.0.lock();
-        outcome
+        done
     };
-    explorer().explore(work, |outcome| assert_eq!(outcome, Some(true)));
+    explorer().explore(work, |done| assert_eq!(*done.0.lock(), Some(true)));
 }
