@@ -299,6 +299,23 @@ mod tests {
         }
     }
 
+    /// The doctor deletes these, and keeps every other.
+    #[test]
+    fn a_temp_file_of_a_repair_has_the_whole_name_of_one() {
+        assert!(Layout::is_repair_temp("_tmp-repair-0123456789abcdef0123456789abcdef"));
+        for name in [
+            "_tmp-repair-",
+            "_tmp-repair-notes",
+            "_tmp-repair-0123456789abcdef0123456789abcde",
+            "_tmp-repair-0123456789abcdef0123456789abcdef0",
+            "_tmp-repair-0123456789abcdef0123456789abcdeg",
+            "_tmp-0123456789abcdef0123456789abcdef",
+            "0123456789abcdef0123456789abcdef",
+        ] {
+            assert!(!Layout::is_repair_temp(name), "{name}");
+        }
+    }
+
     #[test]
     fn files_of_others_are_told_from_ours() {
         for ours in [".", "_kept", "_run_journal", "_run_journal/a", "_kept/a", "_trash/a-1"] {

@@ -303,3 +303,25 @@ fn a_callback_may_wait_for_an_appender() {
     };
     explorer().explore(work, |done| assert_eq!(*done.0.lock(), Some(true)));
 }
+
+/// No appender waits, and the interval is long or none: the callback itself is what is waited for.
+#[test]
+fn a_callback_is_called_without_the_background_interval() {
+    const SOON: Duration = Duration::from_millis(10);
+    for background in [None, Some(Duration::from_secs(60))] {
+        let work = move || {
+            let disk = SimDisk::new();
+            disk.create_dir(Path::new("/data")).unwrap();
+            let (scene, ticket) = submitted(&disk, CommitOptions { background, ..ASKED });
+            let told: Arc<TestMutex<Option<bool>>> = Arc::default();
+            let note = told.clone();
+            ticket.on_durable(move |outcome| *note.lock() = Some(outcome.is_ok()));
+            sleep(SOON);
+            let soon = *told.lock();
+            scene.committer.close();
+            soon
+        };
+        let explorer = Explorer { early_timeouts: false, ..explorer() };
+        explorer.explore(work, |soon| assert_eq!(soon, Some(true)));
+    }
+}
