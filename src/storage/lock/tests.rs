@@ -1,3 +1,5 @@
+//! Lock files that are lost, replaced, half written, or left by a writer whose fsync failed.
+
 use std::path::Path;
 use std::sync::Arc;
 
