@@ -201,15 +201,13 @@ pub(crate) fn holder(disk: &dyn Disk, layout: &Layout) -> Option<Holder> {
     read_note(disk, layout).ok().flatten()
 }
 
-/// The same; a note that cannot be read, or is just being written, is an error.
+/// The same; a note that cannot be read, or is just being written, is an error. So is an empty one: a writer that finds no
+/// lock file makes it, and notes itself there only after it has waited for the last writer.
 pub(crate) fn read_note(disk: &dyn Disk, layout: &Layout) -> Result<Option<Holder>, StorageError> {
     let path = layout.lock();
     let Some(file) = optional(disk.open(&path, Access::Read)).attempt("open", &path)? else { return Ok(None) };
     let mut note = [0; NOTE_BYTES_READ_MAX];
     let len = read_full(&*file, &mut note, 0).attempt("read", &path)?;
-    if len == 0 {
-        return Ok(None);
-    }
     let damaged = |cause: serde_json::Error| StorageError::Damaged { path, reason: cause.to_string() };
     serde_json::from_slice(&note[..len]).map(Some).map_err(damaged)
 }

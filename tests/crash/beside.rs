@@ -4,11 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use lastword::doctor::{self, DoctorOptions};
-use lastword::storage::Disk;
 use lastword::storage::sim::{Crash, Fault, SimDisk};
+use lastword::storage::{Access, Disk};
 use lastword::{
     After, CommitOptions, Durability, Event, NewSession, Options, ReadOptions, SaveOptions, StorageError, Store,
-    UserTurn,
+    StoreError, UserTurn,
 };
 
 use crate::ledger::{run_id, session_id};
@@ -48,16 +48,31 @@ fn a_writer_whose_lock_file_was_removed_stops_before_it_writes_beside_another() 
     }
 }
 
-/// A document is changed by a store that has not committed since its lock file went.
+/// The first change that a store makes since its lock file went is refused, whichever it is, and changes no file.
 #[test]
-fn a_save_looks_at_the_lock_file_itself() {
-    let (disk, _) = prepared(created);
-    let store = open(&disk).unwrap();
-    disk.remove_file(Path::new("/data/_lock")).unwrap();
-    let refused = store.update(&id(), SaveOptions::default(), |session| session.set_text("title", "x")).unwrap_err();
-    assert_eq!(refused.code(), "stopped");
-    let note = || disk.files().get(Path::new("/data/_lock")).cloned();
-    assert_eq!(note(), None, "nothing was made in its place");
+fn every_change_looks_at_the_lock_file_itself() {
+    type Change = fn(&Store) -> Result<(), StoreError>;
+    let changes: [(&str, Change); 7] = [
+        ("save", |store| {
+            store.update(&id(), SaveOptions::default(), |session| session.set_text("title", "x")).map(drop)
+        }),
+        ("create", |store| store.create(NewSession::titled("x")).map(drop)),
+        ("delete", |store| store.delete(&id())),
+        ("begin", |store| store.begin_run(&id(), UserTurn::text("y")).map(drop)),
+        ("adopt", |store| store.adopt_run(&id(), &run_id("r2")).map(drop)),
+        ("remove", |store| store.remove_run(&id(), &run_id("r1")).map(drop)),
+        ("commit", |store| store.commit()),
+    ];
+    for (name, change) in changes {
+        let (disk, _) = prepared(created);
+        let store = open(&disk).unwrap();
+        store.adopt_run(&id(), &run_id("r1")).unwrap().append(Event::token("x")).unwrap();
+        disk.remove_file(Path::new("/data/_lock")).unwrap();
+        let before = disk.files();
+        let refused = change(&store).unwrap_err();
+        assert_eq!(refused.code(), "stopped", "{name}: {refused:?}");
+        assert!(disk.files() == before, "{name} changed files beside another writer:\n{}", disk.log().join("\n"));
+    }
 }
 
 /// A reader in another process beside a durable writer shows only what a power cut cannot take back.
@@ -86,6 +101,54 @@ fn a_reader_beside_a_durable_writer_makes_durable_what_it_shows() {
     disk.break_syncs(disk.operations() + 1);
     let refused = read(&disk).unwrap_err();
     assert!(matches!(refused.storage(), Some(StorageError::SyncFailed { .. })), "{refused:?}");
+}
+
+/// A note that is being written, or that this reader may not read, does not tell how durable its writer is.
+#[test]
+fn a_reader_that_cannot_tell_who_writes_makes_durable_what_it_shows() {
+    type Hide = fn(&SimDisk, &Path);
+    let ways: [(&str, Hide); 4] = [
+        ("empty", |disk, note| disk.open(note, Access::Write).unwrap().set_len(0).unwrap()),
+        ("half written", |disk, note| disk.open(note, Access::Write).unwrap().set_len(20).unwrap()),
+        ("garbled", |disk, note| assert_eq!(disk.open(note, Access::Write).unwrap().write_at(b"#", 0).unwrap(), 1)),
+        ("of another user", |disk, note| {
+            disk.set_owner(note, 2000).unwrap();
+            disk.set_mode(note, 0o600).unwrap();
+        }),
+    ];
+    for (name, hide) in ways {
+        let (disk, store) = durable_after_an_unsynced_line();
+        hide(&disk, Path::new("/data/_lock"));
+        let reader = USUAL.open_to_read(&disk).unwrap();
+        let shown = reader.read_events(&id(), &run_id("r"), ReadOptions::default()).unwrap().events.len();
+        assert_eq!(shown, 1, "{name}");
+        let lost = disk.copy();
+        lost.power_cut(Crash::LoseAll);
+        let durable = &lost.files()[&layout().journal(&id(), &run_id("r"))];
+        assert!(!durable.is_empty(), "{name}: it was shown, and a power cut takes it back");
+        drop(store);
+    }
+}
+
+/// The writer died after an acknowledged line, which the log lays over the journal, and another one that no fsync covers.
+#[test]
+fn a_reader_makes_durable_what_stands_after_lines_of_the_log() {
+    let disk = SimDisk::new();
+    let commit = CommitOptions { background: None, ..USUAL.log };
+    let options = Options { durability: Durability::Durable, commit, ..options_of(&disk) };
+    let store = Store::open_on(Arc::new(disk.clone()), DATA, options).unwrap();
+    store.create(NewSession::titled("x").with_id(id())).unwrap();
+    let run = store.begin_run(&id(), UserTurn::text("x").with_run(run_id("r"))).unwrap();
+    run.append_durable(Event::token("one ")).unwrap().wait().unwrap();
+    let _ticket = run.append_all(&[Event::token("two ")], Durability::Durable).unwrap();
+    disk.kill();
+    let shown = |disk: &SimDisk| {
+        let reader = USUAL.open_to_read(disk).unwrap();
+        reader.read_events(&id(), &run_id("r"), ReadOptions::default()).unwrap().events.len()
+    };
+    assert_eq!(shown(&disk), 2);
+    disk.power_cut(Crash::LoseAll);
+    assert_eq!(shown(&disk), 2, "it was shown, so it is there");
 }
 
 /// A later fsync says nothing of what an earlier one could not write: a durable writer that stopped leaves readers nothing
