@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use lastword::doctor::{self, DoctorOptions};
 use lastword::storage::sim::SimDisk;
+use lastword::storage::{Access, Disk};
 use lastword::{Event, NewSession, ReadOptions, UserTurn};
 
 use crate::ledger::run_id;
@@ -79,5 +80,77 @@ fn every_flipped_bit_of_a_checksum_is_damage() {
                 assert_eq!(run.append(Event::token("four")).unwrap().last_seq, 4, "{what}: a number was given again");
             }
         }
+    }
+}
+
+/// A line of another program.
+fn foreign_line(seq: u64) -> Vec<u8> {
+    format!("{{\"seq\":{seq},\"event\":\"token\",\"payload\":{{\"text\":\"x\"}}}}\n").into_bytes()
+}
+
+/// The journal of a run of which this program wrote two lines, and whose record is lost.
+fn without_record() -> (SimDisk, Vec<u8>) {
+    let (disk, _) = prepared(created);
+    let store = open(&disk).unwrap();
+    let run = store.adopt_run(&id(), &run_id("r")).unwrap();
+    (0..2).for_each(|_| drop(run.append(Event::token("word ")).unwrap()));
+    drop((run, store));
+    disk.remove_file(&layout().run_record(&id(), &run_id("r"))).unwrap();
+    let own = disk.files()[&layout().journal(&id(), &run_id("r"))].clone();
+    (disk, own)
+}
+
+/// Without the record no program knows which numbers readers have seen. One line of ours anywhere tells that there was one.
+#[test]
+fn a_mixed_journal_whose_record_is_lost_takes_no_more_events() {
+    let (disk, own) = without_record();
+    let journal = layout().journal(&id(), &run_id("r"));
+    let (third, fourth) = (foreign_line(3), foreign_line(4));
+    let mixed: [(&str, Vec<u8>); 5] = [
+        ("ours at the end", [&foreign_line(1), &own[..]].concat()),
+        ("another program's at the end", [&own[..], &third].concat()),
+        ("two of another program at the end", [&own[..], &third, &fourth].concat()),
+        ("one at the end that lacks its line feed", [&own[..], &third[..third.len() - 1]].concat()),
+        ("a torn one at the end", [&own[..], &third, &fourth[..20]].concat()),
+    ];
+    for (name, bytes) in mixed {
+        let disk = disk.copy();
+        put(&disk, &journal, &bytes);
+        let refused = open(&disk).unwrap().resume_run(&id(), &run_id("r")).unwrap_err();
+        assert_eq!(refused.code(), "fenced", "{name}: {refused:?}");
+        assert_eq!(disk.files()[&journal], bytes, "{name}: it is left as it is");
+    }
+    put(&disk, &journal, &[foreign_line(1), foreign_line(2)].concat());
+    let taken_over = open(&disk).unwrap().resume_run(&id(), &run_id("r")).unwrap();
+    assert_eq!(taken_over.append(Event::token("x")).unwrap().last_seq, 3, "all of it is another program's");
+}
+
+fn put(disk: &SimDisk, path: &Path, bytes: &[u8]) {
+    let file = disk.open(path, Access::Write).unwrap();
+    file.set_len(0).unwrap();
+    file.write_at(bytes, 0).unwrap();
+}
+
+/// The log still holds the events of a run that was removed, and the record that tells of the removal has rotted.
+#[test]
+fn a_removed_run_does_not_come_back_when_its_record_rots() {
+    let (disk, _) = prepared(created);
+    let store = open(&disk).unwrap();
+    let run = store.adopt_run(&id(), &run_id("r")).unwrap();
+    run.append_durable(Event::token("removed")).unwrap().wait().unwrap();
+    drop(run);
+    store.remove_run(&id(), &run_id("r")).unwrap();
+    disk.kill();
+    let journal = layout().journal(&id(), &run_id("r"));
+    assert!(!disk.files().contains_key(&journal));
+    disk.rot(layout().run_record(&id(), &run_id("r")), 20, 1).unwrap();
+    for life in ["first", "second"] {
+        let store = open(&disk).unwrap();
+        assert!(!disk.files().contains_key(&journal), "{life}: a replay has made it again");
+        assert!(store.resume_run(&id(), &run_id("r")).is_err(), "{life}");
+        assert!(store.adopt_run(&id(), &run_id("r")).is_err(), "{life}: its id is free");
+        assert!(!disk.files().contains_key(&journal), "{life}: a resumption has made it again");
+        drop(store);
+        disk.kill();
     }
 }
