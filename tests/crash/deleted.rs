@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use lastword::storage::Disk;
 use lastword::storage::sim::{Crash, Fault, SimDisk};
+use lastword::storage::{Access, Disk};
 use lastword::{Event, NewSession, ReadOptions, Run, RunId, Store, UserTurn};
 
-use crate::machine::{created, id, open, prepared};
+use crate::machine::{USUAL, created, id, open, prepared};
 
 /// A session with a live run, whose deletion is about to begin.
 fn with_live_run() -> (SimDisk, Store, Run) {
@@ -99,4 +99,56 @@ fn a_durable_event_covers_what_an_earlier_process_left_in_the_journal() {
     disk.power_cut(Crash::LoseAll);
     let found = open(&disk).unwrap().read_events(&id(), run.id(), ReadOptions::default()).unwrap();
     assert_eq!((found.events.len(), found.damage.len()), (2, 0));
+}
+
+/// The tombstone is what deletes a session: a reader that has its document in memory looks for it.
+#[test]
+fn a_reader_that_knows_a_document_does_not_show_it_once_its_session_is_deleted() {
+    let (disk, _) = prepared(created);
+    let store = open(&disk).unwrap();
+    // The document cannot be moved away, and stays where it was.
+    disk.create_dir(Path::new("/data/_trash")).unwrap();
+    disk.mount("/data/_trash").unwrap();
+    let readers = [USUAL.open_to_read(&disk).unwrap(), store.clone()];
+    for reader in &readers {
+        reader.get_session(&id()).unwrap();
+        reader.metadata(&id()).unwrap();
+        assert_eq!(reader.list().unwrap().len(), 1);
+        assert_eq!(reader.list_page(None, 9).unwrap().sessions.len(), 1);
+    }
+    store.delete(&id()).unwrap();
+    assert!(disk.files().contains_key(Path::new("/data/s.json")), "it could not be moved");
+    for reader in &readers {
+        assert!(reader.get_session(&id()).is_err());
+        assert!(reader.metadata(&id()).is_err());
+        assert!(reader.list().unwrap().is_empty());
+        assert!(reader.list_page(None, 9).unwrap().sessions.is_empty());
+    }
+}
+
+/// What a damaged tombstone says is not taken as a place for the files of its session.
+#[test]
+fn the_rest_of_a_deletion_goes_to_the_trash_whatever_its_tombstone_says() {
+    let names = ["", ".", "..", "x/../../..", "/../../../elsewhere", "../..", "a/b", "a\\b", "x\u{0}", "é"];
+    for name in names {
+        let (disk, store, run) = with_live_run();
+        let (journal, sidecar) = (format!("/data/_run_journal/s/{}.jsonl", run.id()), Path::new("/data/s.json"));
+        let parts = [&journal, sidecar.to_str().unwrap()].map(|path| disk.files()[Path::new(path)].clone());
+        drop((run, store));
+        for folder in ["/elsewhere", "/data/_tombstones"] {
+            disk.create_dir(Path::new(folder)).unwrap();
+        }
+        let tombstone = serde_json::json!({"session_id": "s", "deleted_at": 1.0, "generation": name});
+        let file = disk.open(Path::new("/data/_tombstones/s.json"), Access::CreateNew).unwrap();
+        file.write_at(tombstone.to_string().as_bytes(), 0).unwrap();
+        let store = open(&disk).unwrap();
+        assert_eq!(store.findings(), [], "{name:?}");
+        for bytes in parts {
+            let found: Vec<_> = disk.files().into_iter().filter(|(_, found)| *found == bytes).collect();
+            assert_eq!(found.len(), 1, "{name:?}: {found:?}");
+            let in_trash = found[0].0.strip_prefix("/data/_trash").unwrap_or_else(|_| panic!("{name:?}: {found:?}"));
+            let generation = in_trash.iter().next().unwrap().to_str().unwrap().strip_prefix("s.").unwrap();
+            assert_eq!(generation.len(), 32, "{name:?}: a name of our own: {generation}");
+        }
+    }
 }
