@@ -1,5 +1,6 @@
 //! Operations that fail, and what is never claimed after that.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use lastword::storage::sim::{Crash, Fault};
@@ -297,4 +298,60 @@ fn a_journal_that_cannot_be_read_back_is_synced_in_place() {
     disk.mend_reads(&journal).unwrap();
     let found = open(&disk).unwrap().read_events(&id(), run.id(), ReadOptions::default()).unwrap();
     assert_eq!(found.events.len(), 2);
+}
+
+/// Part of a line may still stand in the file: what this writer put there next would stand before its rest.
+#[test]
+fn a_writer_that_cannot_take_back_part_of_a_line_does_no_more() {
+    let long = Event::token(&"many words ".repeat(300));
+    for (taken, fault) in [(10, Fault::Eio), (10, Fault::Enospc), (2_000, Fault::Eio), (2_000, Fault::Enospc)] {
+        let (disk, _) = prepared(created);
+        let store = open(&disk).unwrap();
+        let run = store.begin_run(&id(), UserTurn::text("x")).unwrap();
+        run.append(Event::token("one")).unwrap();
+        let first = disk.operations();
+        disk.fail(first + 1, Fault::ShortWrite(taken));
+        disk.fail(first + 2, Fault::Enospc);
+        disk.fail(first + 3, fault);
+        run.append_all(&[Event::token("two"), long.clone()], Durability::Buffered).unwrap_err();
+        assert!(disk.log().iter().any(|line| line.contains(" !") && line.contains("cut")), "{}", disk.log().join("\n"));
+        let refused = run.append(Event::token("three")).unwrap_err();
+        assert!(matches!(refused.storage(), Some(StorageError::Latched { .. })), "{refused:?}");
+        let again = store.resume_run(&id(), run.id()).unwrap();
+        let appended = again.append_durable(Event::token("four")).unwrap();
+        let last_seq = appended.last_seq;
+        appended.wait().unwrap();
+        assert_eq!(last_seq, if taken > 1_000 { 3 } else { 2 });
+        for _ in 0..2 {
+            let store = USUAL.open_to_read(&disk).unwrap();
+            let found = store.read_events(&id(), run.id(), ReadOptions::default()).unwrap();
+            assert_eq!((found.events.len() as u64, found.damage.len()), (last_seq, 0), "{taken}, {fault:?}");
+            disk.power_cut(Crash::LoseAll);
+        }
+    }
+}
+
+/// A line that lacks only its line feed counts, and the next one must not be glued onto it.
+#[test]
+fn a_writer_whose_last_line_lacks_its_line_feed_does_no_more() {
+    let (disk, _) = prepared(created);
+    let store = open(&disk).unwrap();
+    let run = store.begin_run(&id(), UserTurn::text("x")).unwrap();
+    let journal = PathBuf::from(format!("/data/_run_journal/s/{}.jsonl", run.id()));
+    let len = || disk.files()[&journal].len();
+    run.append(Event::token("one")).unwrap();
+    let one = len();
+    run.append(Event::token("two")).unwrap();
+    let line = len() - one;
+    let first = disk.operations();
+    disk.fail(first + 1, Fault::ShortWrite(line - 1));
+    disk.fail(first + 2, Fault::Enospc);
+    assert_eq!(run.append(Event::token("six")).unwrap().last_seq, 3, "it counts");
+    assert_eq!(len(), one + 2 * line - 1, "all but the line feed");
+    let refused = run.append(Event::token("ten")).unwrap_err();
+    assert!(matches!(refused.storage(), Some(StorageError::Latched { .. })), "{refused:?}");
+    let again = store.resume_run(&id(), run.id()).unwrap();
+    assert_eq!(again.append(Event::token("ten")).unwrap().last_seq, 4);
+    let found = store.read_events(&id(), run.id(), ReadOptions::default()).unwrap();
+    assert_eq!((found.events.len(), found.damage.len(), len()), (4, 0, one + 3 * line));
 }

@@ -351,3 +351,47 @@ fn a_turn_that_is_refused_leaves_nothing() {
     }
     assert!(refused > 10, "{refused}");
 }
+
+/// Lines that a killed process left unsynced, and part of one more.
+fn left_unsynced(is_torn: bool) -> SimDisk {
+    let (disk, _) = prepared(created);
+    let store = open(&disk).unwrap();
+    let run = store.adopt_run(&id(), &run_id("r")).unwrap();
+    (0..2).for_each(|_| drop(run.append(Event::token("left")).unwrap()));
+    disk.kill();
+    if is_torn {
+        let file = disk.open(&layout().journal(&id(), &run_id("r")), Access::Write).unwrap();
+        file.write_at(b"{\"seq\":3,", file.stat().unwrap().len).unwrap();
+    }
+    disk
+}
+
+/// An fsync that finds no space leaves pages that look clean and are not on the medium. The next opening writes them again.
+#[test]
+fn a_run_whose_opening_finds_no_space_once_loses_nothing_that_is_acknowledged_after_it() {
+    for is_torn in [false, true] {
+        let mut refused = 0;
+        for operation in 1.. {
+            let disk = left_unsynced(is_torn);
+            let store = open(&disk).unwrap();
+            let first = disk.operations();
+            disk.fail(first + operation, Fault::Enospc);
+            let opened = store.resume_run(&id(), &run_id("r"));
+            if disk.operations() < first + operation {
+                break;
+            }
+            let what = format!("{}\n{}", opened.is_ok(), disk.log().join("\n"));
+            if store.stopped_reason().is_some() {
+                continue;
+            }
+            refused += usize::from(opened.is_err());
+            drop(opened);
+            let run = store.resume_run(&id(), &run_id("r")).unwrap_or_else(|error| panic!("{error:?} {what}"));
+            run.append_durable(Event::token("acknowledged")).unwrap().wait().unwrap();
+            disk.power_cut(Crash::LoseAll);
+            let found = open(&disk).unwrap().read_events(&id(), &run_id("r"), ReadOptions::default()).unwrap();
+            assert_eq!((found.events.len(), found.damage.len()), (3, 0), "{what}");
+        }
+        assert!(refused > 0, "torn {is_torn}: no opening was refused");
+    }
+}
