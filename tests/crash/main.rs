@@ -20,6 +20,7 @@ mod machine;
 mod objects;
 mod order;
 mod recovery;
+mod relisted;
 mod replay;
 mod resources;
 mod revisions;

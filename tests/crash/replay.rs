@@ -309,3 +309,28 @@ fn a_copy_of_the_directory_replays_like_the_original() {
     assert_eq!(read(&copy), read(&disk));
     Verdict { machine: &USUAL, ledger: &ledger, end: End::Kill }.pass(&copy).unwrap();
 }
+
+/// A journal that is longer than what is copied at once, and in whose last line's place another stands.
+#[test]
+fn a_replay_that_rebuilds_the_end_of_a_long_journal_leaves_all_before_it_as_it_was() {
+    let (disk, mut ledger) = (USUAL.disk(), Ledger::default());
+    let store = USUAL.open(&disk).unwrap();
+    ledger.create(&store, "a").unwrap();
+    let run = ledger.adopt(&store, "a", "r1").unwrap();
+    (0..40).for_each(|_| ledger.append(&run, 16_000).unwrap());
+    drop((run, store));
+    let store = USUAL.open(&disk).unwrap();
+    let run = ledger.resume(&store, "a", "r1").unwrap();
+    (0..2).for_each(|_| ledger.append_durable(&run, 0).unwrap());
+    disk.kill();
+    let whole = disk.files()[&journal()].clone();
+    assert!(whole.len() > 600_000, "{} bytes", whole.len());
+    let last = lines(&disk).pop().unwrap().len();
+    put(&disk, &journal(), &[&whole[..whole.len() - last], &vec![b'x'; last - 1], b"\n"].concat());
+    let store = USUAL.open(&disk).unwrap();
+    assert_eq!(codes(&store.findings()), ["duplicate_seq"]);
+    assert!(disk.files()[&journal()] == whole, "the rebuilt journal differs");
+    drop(store);
+    disk.power_cut(Crash::LoseAll);
+    assert!(disk.files()[&journal()] == whole, "a power cut takes some of it");
+}

@@ -312,7 +312,7 @@ fn a_store_opens_whatever_lies_in_the_place_of_kept() {
 }
 
 /// The journal of `a` cannot be written, and its events cannot be kept apart either: they stay in the log.
-fn with_nowhere_to_keep() -> SimDisk {
+pub(crate) fn with_nowhere_to_keep() -> SimDisk {
     let disk = logged();
     nowhere_to_keep(&disk);
     disk
