@@ -215,6 +215,35 @@ fn a_writer_rests_and_goes_on() {
     }
 }
 
+/// A line would not fit there: a hole would stand before it, or it would stand in the place of another.
+#[test]
+fn a_writer_that_rested_takes_nothing_if_another_program_has_changed_its_journal() {
+    type Change = fn(&Backend, &Path);
+    let changes: [(&str, Change); 4] = [
+        ("shorter", |backend, path| backend.disk.open(path, Access::Write).unwrap().set_len(10).unwrap()),
+        ("empty", |backend, path| backend.disk.open(path, Access::Write).unwrap().set_len(0).unwrap()),
+        ("longer", |backend, path| overwrite(backend, path, b"{\"seq\":1}\n{\"seq\":2}\n{\"seq\":3}\n")),
+        ("gone", |backend, path| backend.disk.remove_file(path).unwrap()),
+    ];
+    for (name, change) in changes {
+        for backend in backends() {
+            let storage = backend.writer();
+            let mut journal = storage.create_journal(&session("a"), &run("r"), &Birth::default()).unwrap();
+            journal.writer.append(b"{\"seq\":1}\n{\"seq\":2}\n", Durability::Buffered).unwrap().wait().unwrap();
+            journal.writer.rest().unwrap();
+            let path = backend.root.join("_run_journal/a/r.jsonl");
+            change(&backend, &path);
+            let len = || backend.disk.stat(&path).map_or(0, |stat| stat.len);
+            let before = len();
+            for _ in 0..2 {
+                let refused = journal.writer.append(b"{\"seq\":3}\n", Durability::Buffered).unwrap_err();
+                assert!(refused.is_over && refused.kept_bytes == 0, "{}: {name}: {refused:?}", backend.name);
+                assert_eq!(len(), before, "{}: {name}", backend.name);
+            }
+        }
+    }
+}
+
 #[test]
 fn a_fenced_writer_takes_nothing_for_good() {
     for backend in backends() {

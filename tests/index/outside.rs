@@ -1,9 +1,14 @@
 //! What others do in the folder shows in the next list, also while the store is open.
 
 use std::fs;
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
-use lastword::{NewSession, Store};
+use lastword::clock::{ManualClock, Timestamp};
+use lastword::storage::sim::SimDisk;
+use lastword::storage::{Access, Disk, FileStorage, FilesOptions, Mode};
+use lastword::{NewSession, Options, Store, UserTurn};
 
 use crate::shelf::{Shelf, ids, rename, shown, sid};
 
@@ -68,6 +73,28 @@ fn what_is_dropped_in_while_this_process_saves_appears_after_a_moment() {
     assert_eq!(page(&store).len(), 3);
 }
 
+/// A reader, which changes nothing itself, on a disk on which every change within the first second has the same time.
+#[test]
+fn what_is_dropped_in_within_the_same_tick_as_the_last_change_is_listed() {
+    let disk = SimDisk::new().with_coarse_clock(1_000_000_000);
+    let clock = Arc::new(ManualClock::at(Timestamp::from_micros(10_000)));
+    let options = Options { clock: clock.clone(), ..Options::default() };
+    let writer = Store::open_on(Arc::new(disk.clone()), "/data", options.clone()).unwrap();
+    writer.create(NewSession::titled("x").with_id(sid("s0"))).unwrap();
+    assert_eq!(page(&writer).len(), 1);
+    drop(writer);
+    let files = FilesOptions { clock: clock.clone(), ..FilesOptions::in_mode(Mode::ReadOnly) };
+    let storage = FileStorage::open(Arc::new(disk.clone()), Path::new("/data"), files).unwrap();
+    let reader = Store::on_storage(Arc::new(storage), options);
+    assert_eq!(page(&reader).len(), 1);
+    let bytes = disk.files()[Path::new("/data/s0.json")].clone();
+    disk.open(Path::new("/data/dropped-in.json"), Access::CreateNew).unwrap().write_at(&bytes, 0).unwrap();
+    for _ in 0..3 {
+        assert_eq!(page(&reader).len(), 2);
+        clock.advance(Duration::from_secs(10));
+    }
+}
+
 #[test]
 fn a_deleted_session_is_not_revived_by_an_index_that_knew_it() {
     let shelf = Shelf::with(2);
@@ -93,14 +120,23 @@ fn a_reader_lists_without_writing_anything() {
 
 #[test]
 fn a_stale_list_of_the_reference_program_is_out_of_the_way_before_the_first_change() {
-    let shelf = Shelf::with(1);
-    fs::write(shelf.path("_index.json"), b"[]").unwrap();
-    let store = shelf.writer();
-    store.list().unwrap();
-    assert!(shelf.path("_index.json").exists(), "reading moves nothing");
-    store.create(NewSession::titled("New").with_id(sid("new"))).unwrap();
-    assert!(!shelf.path("_index.json").exists());
-    let kept: Vec<_> = fs::read_dir(shelf.path("_kept")).unwrap().map(|entry| entry.unwrap().path()).collect();
-    assert_eq!(kept.len(), 1);
-    assert_eq!(fs::read(&kept[0]).unwrap(), b"[]");
+    type Change = fn(&Store);
+    let changes: [(&str, Change); 4] = [
+        ("create", |store| drop(store.create(NewSession::titled("New").with_id(sid("new"))).unwrap())),
+        ("save", |store| rename(store, "s0", "Renamed")),
+        ("turn", |store| drop(store.begin_run(&sid("s0"), UserTurn::text("x")).unwrap())),
+        ("deletion", |store| store.delete(&sid("s0")).unwrap()),
+    ];
+    for (name, change) in changes {
+        let shelf = Shelf::with(1);
+        fs::write(shelf.path("_index.json"), b"[]").unwrap();
+        let store = shelf.writer();
+        store.list().unwrap();
+        assert!(shelf.path("_index.json").exists(), "reading moves nothing");
+        change(&store);
+        assert!(!shelf.path("_index.json").exists(), "{name}");
+        let kept: Vec<_> = fs::read_dir(shelf.path("_kept")).unwrap().map(|entry| entry.unwrap().path()).collect();
+        assert_eq!(kept.len(), 1, "{name}");
+        assert_eq!(fs::read(&kept[0]).unwrap(), b"[]", "{name}");
+    }
 }

@@ -73,3 +73,32 @@ impl FileStorage {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::clock::{ManualClock, Timestamp};
+    use crate::storage::disk::Disk;
+    use crate::storage::files::{FilesOptions, Mode};
+    use crate::storage::sim::SimDisk;
+
+    /// Before that, a second change may leave the same modification time. A clock that is behind tells no age.
+    #[test]
+    fn a_directory_time_is_believed_once_it_has_settled() {
+        let settles = FOLDER_TIME_SETTLES.as_micros() as i64;
+        // Every change within its first second has the time 0.
+        let disk = SimDisk::new().with_coarse_clock(1_000_000_000);
+        disk.create_dir(Path::new("/data")).unwrap();
+        let clock = Arc::new(ManualClock::at(Timestamp::from_micros(0)));
+        let options = FilesOptions { clock: clock.clone(), ..FilesOptions::in_mode(Mode::ReadOnly) };
+        let storage = FileStorage::open(Arc::new(disk), Path::new("/data"), options).unwrap();
+        let times = [(-1_000_000, None), (0, None), (settles, None), (settles + 1, Some(0)), (10_000_000, Some(0))];
+        for (now, token) in times {
+            clock.set(Timestamp::from_micros(now));
+            assert_eq!(storage.folder_token().unwrap(), token, "{now} microseconds after the change");
+        }
+    }
+}

@@ -184,7 +184,87 @@ impl OrderSearch<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
     use super::*;
+    use crate::storage::contract::Birth;
+    use crate::storage::files::{FilesOptions, Mode};
+    use crate::storage::sim::SimDisk;
+    use crate::storage::sim::schedule::{Explorer, spawn};
+
+    fn open(disk: &SimDisk) -> Arc<FileStorage> {
+        let storage = FileStorage::open(Arc::new(disk.clone()), Path::new("/data"), FilesOptions::in_mode(Mode::Write));
+        Arc::new(storage.unwrap())
+    }
+
+    /// After a crash the next writer goes on after the durable reservation.
+    #[test]
+    fn no_number_is_given_out_above_the_durable_reservation() {
+        let disk = SimDisk::new();
+        let storage = open(&disk);
+        let mut last = 0;
+        let mut take = |after: u64| {
+            let number = storage.next_order(after).unwrap();
+            let durable = Reservation::parse(&disk.files()[Path::new("/data/_run_order")]).unwrap().reserved_until;
+            assert!(
+                number > last.max(after) && number <= durable,
+                "{number} after {last} and {after}, until {durable}"
+            );
+            last = number;
+            durable
+        };
+        for _ in 0..2 * RESERVED_AT_ONCE {
+            take(0);
+        }
+        // A number from elsewhere is below, at and above the end of the range.
+        for above in [0, 1, 2] {
+            let reserved_until = take(0);
+            take(reserved_until - 1 + above);
+        }
+        disk.kill();
+        assert!(open(&disk).next_order(0).unwrap() > last);
+    }
+
+    /// Two threads change the record of one run. Each reads it, changes it, and writes it whole.
+    fn with_a_run() -> (Arc<FileStorage>, SessionId, RunId) {
+        let (session, run) = (SessionId::parse("s").unwrap(), RunId::parse("r").unwrap());
+        let storage = open(&SimDisk::new());
+        storage.create_journal(&session, &run, &Birth::default()).unwrap();
+        (storage, session, run)
+    }
+
+    fn explorer() -> Explorer {
+        Explorer { singles_max: 120, pairs_max: 40, seeds: 20, ..Explorer::default() }
+    }
+
+    #[test]
+    fn a_removal_beside_a_continuation_stays_recorded() {
+        let work = || {
+            let (storage, session, run) = with_a_run();
+            let (noting, key) = (storage.clone(), (session.clone(), run.clone()));
+            let noted = Continuation { after_seq: 1, order: 9 };
+            let thread = spawn("noting", move || noting.note_continuation(&key.0, &key.1, noted).unwrap());
+            assert!(storage.remove_journal(&session, &run).unwrap());
+            thread.join();
+            storage.read_record(&session, &run).unwrap().unwrap().removed_at
+        };
+        explorer().explore(work, |removed_at| assert!(removed_at.is_some(), "the id is free again"));
+    }
+
+    #[test]
+    fn of_two_continuations_at_once_the_later_one_stays_recorded() {
+        let work = || {
+            let (storage, session, run) = with_a_run();
+            let (noting, key) = (storage.clone(), (session.clone(), run.clone()));
+            let first = Continuation { after_seq: 1, order: 8 };
+            let thread = spawn("noting", move || noting.note_continuation(&key.0, &key.1, first).unwrap());
+            storage.note_continuation(&session, &run, Continuation { after_seq: 2, order: 9 }).unwrap();
+            thread.join();
+            storage.read_record(&session, &run).unwrap().unwrap().highest_order()
+        };
+        explorer().explore(work, |highest| assert_eq!(highest, Some(9)));
+    }
 
     #[test]
     fn no_flipped_bit_of_a_reservation_is_believed() {

@@ -175,3 +175,113 @@ impl JournalBytes for PatchedBytes {
         Ok(self.patches.lay_over(buffer, from_file, offset))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::model::{RunId, SessionId};
+    use crate::storage::disk::{Access, Disk, FileStat};
+    use crate::storage::sim::{Crash, SimDisk};
+
+    const JOURNAL: &str = "/journal";
+
+    /// A file to which its writer appends as soon as a reader has synced it.
+    #[derive(Debug)]
+    struct GrowsAfterSync {
+        file: Box<dyn DiskFile>,
+        line: &'static [u8],
+    }
+
+    impl DiskFile for GrowsAfterSync {
+        fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+            self.file.read_at(buffer, offset)
+        }
+        fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+            self.file.write_at(bytes, offset)
+        }
+        fn set_len(&self, len: u64) -> io::Result<()> {
+            self.file.set_len(len)
+        }
+        fn sync(&self) -> io::Result<()> {
+            self.file.sync()?;
+            self.write_at(self.line, self.stat()?.len).map(drop)
+        }
+        fn set_modified(&self, nanos: i128) -> io::Result<()> {
+            self.file.set_modified(nanos)
+        }
+        fn stat(&self) -> io::Result<FileStat> {
+            self.file.stat()
+        }
+    }
+
+    /// A disk with a journal whose name is durable and whose bytes are not.
+    fn unsynced(bytes: &[u8]) -> SimDisk {
+        let disk = SimDisk::new();
+        disk.open(Path::new(JOURNAL), Access::CreateNew).unwrap().write_at(bytes, 0).unwrap();
+        disk.sync_dir(Path::new("/")).unwrap();
+        disk
+    }
+
+    /// The journal as a durable writer shows it that has not opened it: alone, and with lines laid over it.
+    fn readers(disk: &SimDisk, line: &'static [u8]) -> [Box<dyn JournalBytes>; 2] {
+        let journal = || {
+            let run = (SessionId::parse("s").unwrap(), RunId::parse("r").unwrap());
+            let guard = SyncGuard::of_writer(&Arc::default(), run, &Arc::default());
+            let file = disk.open(Path::new(JOURNAL), Access::Write).unwrap();
+            JournalFile::new(Box::new(GrowsAfterSync { file, line }), PathBuf::from(JOURNAL), Some(guard))
+        };
+        [Box::new(journal()), Box::new(PatchedBytes { file: Some(journal()), patches: Arc::default() })]
+    }
+
+    /// Reads, and checks that a power cut could not take back what was shown.
+    #[track_caller]
+    fn check_shown(disk: &SimDisk, journal: &dyn JournalBytes, offset: u64, most: usize, expected: &[u8]) {
+        let mut buffer = vec![0; most];
+        let len = journal.read_at(&mut buffer, offset).unwrap();
+        assert_eq!(buffer[..len].escape_ascii().to_string(), expected.escape_ascii().to_string());
+        let lost = disk.copy();
+        lost.power_cut(Crash::LoseAll);
+        let durable = &lost.files()[Path::new(JOURNAL)];
+        let at = offset as usize;
+        assert_eq!(durable.get(at..at + len), Some(expected), "it was shown, and a power cut takes it back");
+    }
+
+    #[test]
+    fn what_is_written_after_the_fsync_is_not_shown_without_another() {
+        for which in 0..2 {
+            let disk = unsynced(b"one\n");
+            let journal = &readers(&disk, b"two\n")[which];
+            check_shown(&disk, &**journal, 0, 64, b"one\n");
+            check_shown(&disk, &**journal, 4, 4, b"two\n");
+            check_shown(&disk, &**journal, 0, 8, b"one\ntwo\n");
+        }
+    }
+
+    /// Its writer takes part of a line back and writes another in its place.
+    #[test]
+    fn part_of_a_line_does_not_count_as_synced() {
+        for (which, first_read) in [(0, 4), (0, 6), (1, 4), (1, 6)] {
+            let disk = unsynced(b"one\ntw");
+            let journal = &readers(&disk, b"")[which];
+            check_shown(&disk, &**journal, 0, first_read, &b"one\ntw"[..first_read]);
+            let writer = disk.open(Path::new(JOURNAL), Access::Write).unwrap();
+            writer.set_len(4).unwrap();
+            writer.write_at(b"2\n", 4).unwrap();
+            check_shown(&disk, &**journal, 4, 64, b"2\n");
+        }
+    }
+
+    #[test]
+    fn whole_lines_that_were_synced_cost_no_second_fsync() {
+        for which in 0..2 {
+            let disk = unsynced(b"one\ntwo\nthree\n");
+            let journal = &readers(&disk, b"")[which];
+            check_shown(&disk, &**journal, 0, 4, b"one\n");
+            let before = disk.operations();
+            check_shown(&disk, &**journal, 4, 64, b"two\nthree\n");
+            assert_eq!(disk.operations(), before);
+        }
+    }
+}

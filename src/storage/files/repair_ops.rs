@@ -333,3 +333,59 @@ fn walk(file: &dyn DiskFile, mut show: impl FnMut(&[u8]) -> std::io::Result<()>)
         at += len as u64;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::storage::Disk;
+    use crate::storage::files::{FilesOptions, Mode};
+    use crate::storage::sim::{Crash, SimDisk};
+
+    const FILE: &str = "/data/long";
+
+    fn repairer(disk: &SimDisk) -> FileStorage {
+        let options = FilesOptions { purpose: Purpose::Repair, ..FilesOptions::in_mode(Mode::Write) };
+        FileStorage::open(Arc::new(disk.clone()), Path::new("/data"), options).unwrap()
+    }
+
+    /// A file of several chunks, and another that differs from it in its last byte.
+    fn long_file(disk: &SimDisk, last: u8) -> Vec<u8> {
+        let mut bytes: Vec<u8> = (0..2 * READ_CHUNK_BYTES + 77).map(|at| (at % 251) as u8).collect();
+        bytes.push(last);
+        let path = Path::new(FILE);
+        let file = disk.open(path, Access::Write).or_else(|_| disk.open(path, Access::CreateNew)).unwrap();
+        write_full(&*file, &bytes, 0).unwrap();
+        bytes
+    }
+
+    #[test]
+    fn a_kept_copy_is_whole_and_durable_and_made_once() {
+        let disk = SimDisk::new();
+        let storage = repairer(&disk);
+        let folder = storage.layout.kept();
+        let bytes = long_file(&disk, 1);
+        let kept = storage.keep_file(&folder, Path::new(FILE)).unwrap();
+        let lost = disk.copy();
+        lost.power_cut(Crash::LoseAll);
+        assert!(lost.files().get(&kept) == Some(&bytes), "the copy is cut, or a power cut takes it");
+        assert_eq!(storage.keep_file(&folder, Path::new(FILE)).unwrap(), kept, "the same bytes are kept once");
+        // Other bytes have another name, wherever they differ.
+        let other = long_file(&disk, 2);
+        let kept_too = storage.keep_file(&folder, Path::new(FILE)).unwrap();
+        assert!(disk.files()[&kept_too] == other && disk.files()[&kept] == bytes);
+    }
+
+    /// A copy that does not hold what its name says is made again.
+    #[test]
+    fn a_kept_copy_that_has_rotted_is_made_again() {
+        let disk = SimDisk::new();
+        let storage = repairer(&disk);
+        let bytes = long_file(&disk, 1);
+        let kept = storage.keep_file(&storage.layout.kept(), Path::new(FILE)).unwrap();
+        disk.rot(&kept, bytes.len() as u64 - 1, 3).unwrap();
+        assert_eq!(storage.keep_file(&storage.layout.kept(), Path::new(FILE)).unwrap(), kept);
+        assert!(disk.files()[&kept] == bytes);
+    }
+}

@@ -65,3 +65,77 @@ fn rewrite(file: &dyn DiskFile) -> io::Result<()> {
         offset += len as u64;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::disk::{Access, Disk};
+    use crate::storage::sim::{Crash, Fault, SimDisk};
+
+    const JOURNAL: &str = "/journal";
+
+    /// A journal longer than two chunks, whose fsync has failed: its pages are clean, and not on the medium.
+    fn after_a_failed_sync() -> (SimDisk, Box<dyn DiskFile>, Vec<u8>) {
+        let disk = SimDisk::new();
+        let bytes: Vec<u8> = (0..2 * READ_CHUNK_BYTES + 77).map(|at| (at % 251) as u8).collect();
+        let file = disk.open(Path::new(JOURNAL), Access::CreateNew).unwrap();
+        disk.sync_dir(Path::new("/")).unwrap();
+        write_full(&*file, &bytes, 0).unwrap();
+        disk.fail(disk.operations() + 1, Fault::Eio);
+        file.sync().unwrap_err();
+        (disk, file, bytes)
+    }
+
+    fn is_durable(disk: &SimDisk, bytes: &[u8]) -> bool {
+        let lost = disk.copy();
+        lost.power_cut(Crash::LoseAll);
+        lost.files()[Path::new(JOURNAL)] == bytes
+    }
+
+    /// Every journal is suspect, or this one is.
+    fn suspects() -> [SuspectFiles; 2] {
+        let suspects: [SuspectFiles; 2] = Default::default();
+        suspects[0].note_all();
+        suspects[1].note(Path::new(JOURNAL));
+        suspects
+    }
+
+    #[test]
+    fn all_of_a_suspect_journal_is_written_again_once() {
+        for suspects in suspects() {
+            let (disk, file, bytes) = after_a_failed_sync();
+            file.sync().unwrap();
+            assert!(!is_durable(&disk, &bytes), "another fsync says that all is well");
+            suspects.make_sure(Path::new(JOURNAL), &*file).unwrap();
+            assert!(is_durable(&disk, &bytes));
+            let before = disk.operations();
+            suspects.make_sure(Path::new(JOURNAL), &*file).unwrap();
+            assert_eq!(disk.operations(), before, "it is sure now");
+        }
+    }
+
+    #[test]
+    fn a_journal_stays_suspect_until_it_was_written_again_and_synced() {
+        for operation in 1..=4 {
+            for suspects in suspects() {
+                let (disk, file, bytes) = after_a_failed_sync();
+                disk.fail(disk.operations() + operation, Fault::Enospc);
+                suspects.make_sure(Path::new(JOURNAL), &*file).unwrap_err();
+                suspects.make_sure(Path::new(JOURNAL), &*file).unwrap();
+                assert!(is_durable(&disk, &bytes), "operation {operation} failed");
+            }
+        }
+    }
+
+    #[test]
+    fn a_journal_is_suspect_again_after_another_failure() {
+        for suspects in suspects() {
+            let (disk, file, bytes) = after_a_failed_sync();
+            suspects.make_sure(Path::new(JOURNAL), &*file).unwrap();
+            suspects.note(Path::new(JOURNAL));
+            let before = disk.operations();
+            suspects.make_sure(Path::new(JOURNAL), &*file).unwrap();
+            assert!(disk.operations() > before && is_durable(&disk, &bytes));
+        }
+    }
+}

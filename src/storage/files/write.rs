@@ -137,3 +137,44 @@ pub(super) fn to_json_line(value: &impl Serialize) -> Vec<u8> {
     bytes.push(b'\n');
     bytes
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::sim::{Fault, SimDisk};
+
+    const OLD: &[u8] = b"old";
+
+    fn disk() -> (SimDisk, Directories) {
+        let disk = SimDisk::new();
+        disk.open(Path::new("/file"), Access::CreateNew).unwrap().write_at(OLD, 0).unwrap();
+        let directories = Directories::new(std::sync::Arc::new(disk.clone()), Path::new("/"));
+        (disk, directories)
+    }
+
+    /// On a full disk each failed save would take more room.
+    #[test]
+    fn a_file_that_could_not_be_put_in_place_leaves_the_old_one_and_no_temp_file() {
+        type Put = fn(&SimDisk, &Directories) -> Result<(), StorageError>;
+        let (temp, path) = (Path::new("/temp"), Path::new("/file"));
+        let stamped: Put = |disk, directories| {
+            let stamp = Some(Stamp { now_nanos: 7, after: Some(7) });
+            replace(disk, directories, Path::new("/temp"), Path::new("/file"), b"new", stamp).map(drop)
+        };
+        let unsynced: Put = |disk, _| replace_unsynced(disk, Path::new("/temp"), Path::new("/file"), b"new");
+        for (put, operations) in [(stamped, 5), (unsynced, 3)] {
+            for operation in 1..=operations {
+                for fault in [Fault::Enospc, Fault::Eio] {
+                    let (disk, directories) = disk();
+                    disk.fail(disk.operations() + operation, fault);
+                    put(&disk, &directories).unwrap_err();
+                    let files = disk.files();
+                    assert!(!files.contains_key(temp), "operation {operation}, {fault:?}: the temp file stays");
+                    assert_eq!(files[path], OLD, "operation {operation}, {fault:?}");
+                    put(&disk, &directories).unwrap();
+                    assert_eq!(disk.files()[path], b"new");
+                }
+            }
+        }
+    }
+}
