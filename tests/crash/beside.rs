@@ -217,6 +217,23 @@ fn a_durable_writer_that_cannot_make_durable_what_an_earlier_one_left_stops() {
     assert!(store.stopped_reason().is_some(), "a later fsync would prove nothing");
 }
 
+/// An fsync for a reader finds no space: pages look clean and are not on the medium. The run goes on when there is room, and
+/// what is acknowledged then stands after lines that are there.
+#[test]
+fn a_durable_writer_that_had_no_space_for_a_reader_writes_the_journal_again_before_it_goes_on() {
+    let (disk, store) = durable_after_an_unsynced_line();
+    disk.fill_at_sync(disk.operations() + 1);
+    let refused = store.read_events(&id(), &run_id("r"), ReadOptions::default()).unwrap_err();
+    assert!(refused.storage().is_some_and(StorageError::is_no_space), "{refused:?}");
+    assert!(store.stopped_reason().is_none());
+    disk.make_room();
+    let run = store.resume_run(&id(), &run_id("r")).unwrap();
+    run.append_durable(Event::token("two ")).unwrap().wait().unwrap();
+    disk.power_cut(Crash::LoseAll);
+    let found = open(&disk).unwrap().read_events(&id(), &run_id("r"), ReadOptions::default()).unwrap();
+    assert_eq!((found.events.len(), found.damage.len()), (2, 0));
+}
+
 #[test]
 fn a_reader_beside_a_buffered_writer_syncs_nothing() {
     let (disk, _) = prepared(created);

@@ -254,7 +254,8 @@ impl FileStorage {
             _ if self.purpose != Purpose::Serve => None,
             None => Some(SyncGuard::beside(&self.disk, &self.layout, &self.boot_id)),
             Some(lock) if lock.is_durable() => {
-                Some(SyncGuard::of_writer(&self.own_runs, (session.clone(), run.clone()), &self.latch))
+                let run = (session.clone(), run.clone());
+                Some(SyncGuard::of_writer(&self.own_runs, run, &self.latch, &self.suspects))
             }
             Some(_) => None,
         }

@@ -14,6 +14,7 @@ use std::sync::{Arc, Weak};
 use crate::sync::Mutex;
 
 use super::overlay::Patches;
+use super::suspect_files::SuspectFiles;
 use super::withheld::RunKey;
 use crate::storage::commit::Latch;
 use crate::storage::contract::{Durability, JournalBytes};
@@ -45,7 +46,7 @@ enum LastWriter {
     /// Another process, of which the lock's note tells.
     Noted { disk: SharedDisk, layout: Layout, boot_id: String },
     /// An earlier one, unless this process has opened the run: then it knows how far it may be shown.
-    Earlier { own_runs: Arc<OwnRuns>, run: RunKey, latch: Arc<Latch> },
+    Earlier { own_runs: Arc<OwnRuns>, run: RunKey, latch: Arc<Latch>, suspects: Arc<SuspectFiles> },
 }
 
 /// The runs whose journals this process has opened to write.
@@ -79,9 +80,14 @@ impl SyncGuard {
     }
 
     /// For a durable writer.
-    pub(super) fn of_writer(own_runs: &Arc<OwnRuns>, run: RunKey, latch: &Arc<Latch>) -> Self {
-        let (own_runs, latch) = (own_runs.clone(), latch.clone());
-        SyncGuard { writer: LastWriter::Earlier { own_runs, run, latch }, synced_to: AtomicU64::new(0) }
+    pub(super) fn of_writer(
+        own_runs: &Arc<OwnRuns>,
+        run: RunKey,
+        latch: &Arc<Latch>,
+        suspects: &Arc<SuspectFiles>,
+    ) -> Self {
+        let (own_runs, latch, suspects) = (own_runs.clone(), latch.clone(), suspects.clone());
+        SyncGuard { writer: LastWriter::Earlier { own_runs, run, latch, suspects }, synced_to: AtomicU64::new(0) }
     }
 
     /// Makes what was read durable, if a durable writer may not have. The file may be longer by now, and is synced whole.
@@ -93,18 +99,21 @@ impl SyncGuard {
         let len = file.file.stat().attempt("look at", &file.path)?.len;
         let mut last = [0];
         let is_whole = len > end && file.file.read_at(&mut last, len - 1).attempt("read", &file.path)? == 1;
-        file.file.sync().synced(&file.path).inspect_err(|error| self.note_failure(error))?;
+        file.file.sync().synced(&file.path).inspect_err(|error| self.note_failure(file, error))?;
         let in_lines = memchr::memrchr(b'\n', read).map_or(0, |at| offset + at as u64 + 1);
         let synced_to = if is_whole && last == *b"\n" { len } else { in_lines };
         self.synced_to.fetch_max(synced_to, Ordering::AcqRel);
         Ok(())
     }
 
-    /// A writer whose fsync fails stops, whatever it was for. A full disk is reported to the reader.
-    fn note_failure(&self, error: &StorageError) {
-        match &self.writer {
-            LastWriter::Earlier { latch, .. } if !error.is_no_space() => latch.stop(error),
-            _ => {}
+    /// A writer whose fsync fails stops, whatever it was for. A full disk is reported to the reader; what the fsync could not
+    /// write is written again before anything is added to the journal.
+    fn note_failure(&self, file: &JournalFile, error: &StorageError) {
+        if let LastWriter::Earlier { latch, suspects, .. } = &self.writer {
+            suspects.note(&file.path);
+            if !error.is_no_space() {
+                latch.stop(error);
+            }
         }
     }
 
@@ -228,7 +237,7 @@ mod tests {
     fn readers(disk: &SimDisk, line: &'static [u8]) -> [Box<dyn JournalBytes>; 2] {
         let journal = || {
             let run = (SessionId::parse("s").unwrap(), RunId::parse("r").unwrap());
-            let guard = SyncGuard::of_writer(&Arc::default(), run, &Arc::default());
+            let guard = SyncGuard::of_writer(&Arc::default(), run, &Arc::default(), &Arc::default());
             let file = disk.open(Path::new(JOURNAL), Access::Write).unwrap();
             JournalFile::new(Box::new(GrowsAfterSync { file, line }), PathBuf::from(JOURNAL), Some(guard))
         };
