@@ -164,3 +164,6 @@ impl Drop for Attached {
         self.progress.followers.fetch_sub(1, Ordering::Relaxed);
     }
 }
+
+#[cfg(test)]
+mod tests;

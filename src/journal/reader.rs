@@ -278,3 +278,6 @@ pub fn read_events(
     }
     Ok(all)
 }
+
+#[cfg(test)]
+mod tests;

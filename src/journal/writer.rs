@@ -546,3 +546,6 @@ impl Pen {
         Written { outcome, bytes, last_seq: self.position.last_seq }
     }
 }
+
+#[cfg(test)]
+mod tests;
