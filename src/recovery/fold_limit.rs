@@ -72,6 +72,24 @@ mod tests {
         }
     }
 
+    /// Each row of the answer is saved in the transcript and in what the model is shown.
+    #[test]
+    fn a_session_that_notes_what_the_model_is_shown_has_half_the_room() {
+        let with_own_row = |is_noted: bool, text: &str| {
+            let mut session = session();
+            let own = format!(r#"{{"role":"assistant","content":"{text}","_recovered_stream_id":"r"}}"#);
+            session.push_message(&Row::parse(&own)).unwrap();
+            if is_noted {
+                session.push_item(List::ContextMessages, &own).unwrap();
+            }
+            session
+        };
+        let (once, twice) = (room(&with_own_row(false, "x")), room(&with_own_row(true, "x")));
+        assert!((once / 2).abs_diff(twice) < 100, "{once} and {twice}");
+        let long = room(&with_own_row(true, &"x".repeat(10_000)));
+        assert!(long.abs_diff(twice) < 100, "both copies of an own row are its own: {long} and {twice}");
+    }
+
     #[test]
     fn what_was_left_out_once_is_left_out_again() {
         let mut session = session();

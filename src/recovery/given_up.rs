@@ -171,3 +171,6 @@ fn open_marker(evidence: &Evidence, run: &str, now: Timestamp) -> Row {
     marker::set_folded_records(&mut row, evidence.unsealed_records());
     row
 }
+
+#[cfg(test)]
+mod tests;

@@ -88,3 +88,23 @@ fn the_active_run_cannot_be_removed_while_it_is_live() {
     assert_eq!(contents(&store.get_session(&id()).unwrap()), ["Where to?", "To the sea."]);
     store.remove_run(&id(), &run(RUN)).unwrap();
 }
+
+#[test]
+fn what_a_failed_attempt_called_the_conversation_is_not_noted_for_the_next_turn() {
+    let named = |id: &str| ("agent_session", json!({"runner": "script", "agent_session_id": id}));
+    let (attempt, word) = (("attempt", json!({"number": 2})), ("token", json!({"text": "To the sea."})));
+    let cases: [(Vec<_>, Option<&str>); 4] = [
+        (vec![named("first"), word.clone()], Some("first")),
+        (vec![named("first"), named("second"), word.clone()], Some("second")),
+        (vec![named("first"), attempt.clone(), word.clone()], None),
+        (vec![named("first"), attempt, named("second"), word], Some("second")),
+    ];
+    for (mut events, expected) in cases {
+        let scene = Scene::new();
+        scene.pending(&[], "Where to?");
+        events.push(("done", json!({})));
+        scene.journal(RUN, 1, &events);
+        let session = scene.open().get_session(&id()).unwrap();
+        assert_eq!(session.agent_session("script").map(|known| known.id).as_deref(), expected, "{events:?}");
+    }
+}

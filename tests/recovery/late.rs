@@ -169,3 +169,31 @@ fn a_prompt_that_no_run_was_begun_for_stays_when_the_next_one_comes() {
     store.begin_run(&id(), UserTurn::text("Hello?")).unwrap().finish(Outcome::Completed).unwrap();
     assert_eq!(contents(&store.get_session(&id()).unwrap()), ["Where to?", "Hello?"]);
 }
+
+/// Its own marker may be gone, or stand above that of a later turn which nothing is known of yet.
+#[test]
+fn a_late_finisher_leaves_the_armed_marker_of_another_run_alone() {
+    for has_own_marker in [true, false] {
+        let scene = Scene::new();
+        let (store, late) = given_up(&scene);
+        drop(store.begin_run(&id(), UserTurn::text("And then?").with_run(run("other"))).unwrap());
+        scene.wait(30);
+        let is_armed = |marker: &&Value| marker["_journal_retry_stream_id"] == "other";
+        let armed: Vec<Value> = markers(&store.get_session(&id()).unwrap()).iter().filter(is_armed).cloned().collect();
+        assert_eq!(armed.len(), 1, "nothing of the other answer was found yet");
+        if !has_own_marker {
+            scene.edit(|stored| stored["messages"].as_array_mut().unwrap().retain(|row| !is_marker_of(row, RUN)));
+        }
+        late.append(Event::token("sea.")).unwrap();
+        late.finish(Outcome::Completed).unwrap();
+        let session = store.get_session(&id()).unwrap();
+        let last = rows(&session).pop().unwrap();
+        assert_eq!(last, armed[0], "it still asks for another look: {:?}", rows(&session));
+        assert_eq!(said(&session)[said(&session).len() - 2].1, "And then?", "no row landed in the other turn");
+        assert_eq!(contents(&session).contains(&"sea.".to_owned()), has_own_marker);
+    }
+}
+
+fn is_marker_of(row: &Value, run: &str) -> bool {
+    row["_error"] == true && row["_run_id"] == run
+}

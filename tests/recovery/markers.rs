@@ -71,3 +71,50 @@ fn a_row_that_is_completed_no_longer_says_that_it_is_a_part() {
         assert_eq!(rows(&session)[1].get("_partial").is_some(), is_part);
     }
 }
+
+/// What comes after the marker was set may be nothing but the end.
+#[test]
+fn an_end_that_comes_after_its_marker_settles_it_although_no_row_comes_with_it() {
+    let failed = json!({"type": "quota", "message": "The quota is used up."});
+    for (end, payload, words) in [
+        ("done", json!({}), "all of it was recovered"),
+        ("cancel", json!({}), "You stopped this answer"),
+        ("apperror", failed, "The quota is used up."),
+    ] {
+        let scene = Scene::new();
+        scene.pending(&[], "Where to?");
+        scene.journal(RUN, 1, &[("token", json!({"text": "To the sea"}))]);
+        let store = scene.open();
+        let open = markers(&store.get_session(&id()).unwrap()).remove(0);
+        assert_eq!(open["_recovered_records"], 1, "{open}");
+        scene.journal(RUN, 2, &[(end, payload)]);
+        let session = store.get_session(&id()).unwrap();
+        let settled = markers(&session).remove(0);
+        assert!(settled["content"].as_str().unwrap().contains(words), "{settled}");
+        assert_eq!((settled.get("_recovered_records"), markers(&session).len()), (None, 1), "nothing more can come");
+        assert_eq!(contents(&session), ["Where to?", "To the sea"]);
+        drop(store);
+        let written = scene.disk.sidecars_written();
+        assert_eq!(rows(&scene.open().get_session(&id()).unwrap()), rows(&session));
+        assert_eq!(scene.disk.sidecars_written(), written, "it is settled once");
+    }
+}
+
+/// A failed run carries the error row that its program wanted to save, and perhaps did.
+#[test]
+fn an_error_row_that_stands_in_the_turn_is_not_shown_again_when_its_marker_is_resolved() {
+    let error = json!({"role": "assistant", "content": "The quota is used up.", "_error": true, "timestamp": BEGAN});
+    for is_saved in [true, false] {
+        let scene = Scene::new();
+        let mut transcript = vec![user("Where to?", BEGAN)];
+        transcript.extend(is_saved.then(|| error.clone()));
+        transcript.push(armed(RUN, 0, OPENED));
+        scene.session(&transcript);
+        let carried = json!({"session_id": "talk", "messages": [user("Where to?", BEGAN), error]});
+        scene.journal(RUN, 1, &[("apperror", json!({"session_id": "talk", "session": carried}))]);
+        let session = scene.open().get_session(&id()).unwrap();
+        assert_eq!(markers(&session).len(), 1, "{:?}", rows(&session));
+        let shown = &rows(&session)[1];
+        assert_eq!((&shown["content"], &shown["_recovered_event_id"]), (&error["content"], &json!("run-1:1")));
+    }
+}

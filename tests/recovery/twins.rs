@@ -152,3 +152,66 @@ fn a_run_of_ours_has_its_own_prompt_even_where_an_equal_one_has_no_time() {
     run.finish(Outcome::Completed).unwrap();
     assert_eq!(contents(&store.get_session(&id()).unwrap()), ["go on", "Done.", "go on", "Done."]);
 }
+
+/// The same row as it comes from another run.
+fn of_run(mut row: Value, run: &str) -> Value {
+    row["_recovered_stream_id"] = json!(run);
+    row
+}
+
+#[test]
+fn a_row_of_another_run_in_the_same_turn_is_not_a_row_of_this_one() {
+    let twin = || untagged(json!("To the sea, and to no other place."), BEGAN + 1);
+    for (run, is_twin) in [(RUN, true), ("other", false)] {
+        for numbered in [true, false] {
+            let scene = Scene::new();
+            let mut twin = of_run(twin(), run);
+            if numbered {
+                twin["_recovered_seq"] = json!(1);
+            }
+            scene.session(&[user("Where to?", BEGAN), twin.clone(), armed(RUN, 0, OPENED)]);
+            scene.journal(RUN, 1, &[("token", json!({"text": "To the sea, and to no other place."}))]);
+            let session = scene.open().get_session(&id()).unwrap();
+            let answers = contents(&session).iter().filter(|text| text.contains("no other place")).count();
+            assert_eq!(answers, if is_twin { 1 } else { 2 }, "{run} {numbered}: {:?}", rows(&session));
+            assert!(is_twin || rows(&session)[1] == twin, "it is not touched: {:?}", rows(&session));
+        }
+    }
+}
+
+/// A longer row, or one that looks like the beginning of this answer, is the other run's all the same.
+#[test]
+fn words_of_another_run_in_the_same_turn_are_neither_completed_nor_taken_for_an_answer_that_holds_these() {
+    let answer = "To the sea, and to no other place.";
+    for words in ["To the sea", &format!("Well. {answer} Or not.")] {
+        let scene = Scene::new();
+        let mut other = of_run(untagged(json!(words), BEGAN + 1), "other");
+        other["_partial"] = json!(true);
+        scene.session(&[user("Where to?", BEGAN), other.clone(), armed(RUN, 0, OPENED)]);
+        scene.journal(RUN, 1, &[("token", json!({"text": answer}))]);
+        let session = scene.open().get_session(&id()).unwrap();
+        assert_eq!(contents(&session), ["Where to?", words, answer]);
+        assert_eq!(rows(&session)[1], other);
+    }
+}
+
+#[test]
+fn a_card_of_another_run_in_the_same_turn_is_not_a_card_of_this_one() {
+    let card = json!({"name": "map", "tid": "1", "preview": "the coast", "done": true, "assistant_msg_idx": 1});
+    for (run, cards) in [(Some("other"), 2), (Some(RUN), 1), (None, 1)] {
+        let scene = Scene::new();
+        scene.session(&[user("Where to?", BEGAN), of_run(assistant("Look.", 1), "other"), armed(RUN, 0, OPENED)]);
+        let mut known = card.clone();
+        if let Some(run) = run {
+            known["_recovered_stream_id"] = json!(run);
+        }
+        scene.edit(|stored| stored["tool_calls"] = json!([known]));
+        let called = ("tool", json!({"name": "map", "preview": "the coast"}));
+        scene.journal(RUN, 1, &[called, ("tool_complete", json!({"name": "map", "preview": "the coast"}))]);
+        let session = scene.open().get_session(&id()).unwrap();
+        let shown: Vec<String> = session.tool_cards().map(|card| card.fields().to_json()).collect();
+        assert_eq!(shown.len(), cards, "{run:?}: {shown:?}");
+        let first: Value = serde_json::from_str(&shown[0]).unwrap();
+        assert!(run != Some("other") || first == known, "it is not touched: {shown:?}");
+    }
+}

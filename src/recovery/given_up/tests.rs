@@ -1,0 +1,115 @@
+//! Markers that gave up, and answers that a repair adds.
+
+use super::*;
+use crate::model::SessionId;
+use crate::model::fold::{Folded, FoldedRow};
+use crate::model::marker::Finding;
+use crate::recovery::JournalState;
+
+const WORDS: &str = "To the sea.";
+
+fn now() -> Timestamp {
+    Timestamp::from_seconds(1_000.0)
+}
+
+fn session(rows: &[Row]) -> Session {
+    let mut session = Session::new(SessionId::parse("s").unwrap(), "", now());
+    rows.iter().for_each(|row| session.push_message(row).unwrap());
+    session
+}
+
+fn assistant(content: &str) -> Row {
+    Row::parse(&format!(r#"{{"role":"assistant","content":"{content}","timestamp":5}}"#))
+}
+
+/// The prompt of a run.
+fn prompt_of(run: &str) -> Row {
+    let mut row = Row::user("Where to?", 1);
+    row.fields_mut().set_text("_run_id", run);
+    row
+}
+
+/// A marker that hopes for nothing, with its run or without.
+fn lost(run: Option<&str>) -> Row {
+    let mut row = interrupted_marker(&Finding::Lost, "process_restart", run.unwrap_or_default(), 9);
+    if run.is_none() {
+        row.fields_mut().remove("_run_id");
+    }
+    row
+}
+
+/// A journal that says this, and in which more may come.
+fn evidence(words: &str) -> Evidence {
+    let row = FoldedRow {
+        content: words.to_owned(),
+        reasoning: String::new(),
+        timestamp: Some(5),
+        first_seq: Some(1),
+        truncated_from: None,
+    };
+    Evidence {
+        journal: JournalState::Unsealed { bytes: 100, records: 1 },
+        folded: Folded { rows: vec![row], cards: Vec::new() },
+        ending: None,
+        failure: None,
+        is_ours: false,
+        error_row: None,
+        agent: None,
+        damaged: 0,
+    }
+}
+
+/// Whether the one marker of these rows is answered by the words.
+fn is_answered(rows: &[Row]) -> bool {
+    let session = session(rows);
+    let markers = given_up(&session);
+    assert_eq!(markers.len(), 1, "{markers:?}");
+    markers[0].is_answered_by(&session, &evidence(WORDS))
+}
+
+#[test]
+fn a_marker_that_names_no_run_is_answered_by_words_that_stand_anywhere() {
+    let (user, answer) = (Row::user("Where to?", 1), assistant(WORDS));
+    let [before, after] = [[user.clone(), answer.clone()], [user.clone(), lost(None)]];
+    assert!(is_answered(&[before.clone(), after.clone()].concat()), "in the turn before");
+    assert!(is_answered(&[after.clone(), before].concat()), "in the turn after");
+    assert!(is_answered(&[user.clone(), lost(None), answer]), "in its own");
+    assert!(!is_answered(&after), "nowhere");
+}
+
+#[test]
+fn a_marker_that_names_its_run_is_answered_by_words_in_its_own_turn_only() {
+    let (user, answer) = (Row::user("Where to?", 1), assistant(WORDS));
+    let [other, own] = [[user.clone(), answer.clone()], [user.clone(), lost(Some("r"))]];
+    assert!(!is_answered(&[other.clone(), own.clone()].concat()), "in the turn before");
+    assert!(!is_answered(&[own.clone(), other].concat()), "in the turn after");
+    assert!(is_answered(&[&own[..], &[answer.clone()]].concat()), "below it");
+    assert!(is_answered(&[user, answer, lost(Some("r"))]), "above it");
+}
+
+/// Adds the answer of run `r`, and gives roles and runs of all rows.
+fn after_answer(rows: &[Row]) -> Vec<(String, bool, Option<String>)> {
+    let mut session = session(rows);
+    let said = Said::anywhere(&session);
+    assert_eq!(add_answer(&mut session, "r", &evidence(WORDS), 2.0, &said, now()), Ok(1));
+    let shown = |row: Row| (row.content().into_owned(), row.is_error(), row.run().map(|run| run.into_owned()));
+    session.messages().map(shown).collect()
+}
+
+#[test]
+fn an_answer_that_a_repair_adds_has_one_marker() {
+    let markers = |rows: &[(String, bool, Option<String>)], run: &str| {
+        rows.iter().filter(|(_, is_error, of)| *is_error && of.as_deref() == Some(run)).count()
+    };
+    let with_marker = after_answer(&[prompt_of("r"), lost(Some("r")), Row::user("And then?", 20)]);
+    assert_eq!((with_marker.len(), markers(&with_marker, "r")), (4, 1), "{with_marker:?}");
+    assert_eq!((with_marker[1].0.as_str(), with_marker[2].1), (WORDS, true), "it stands above its marker");
+    let without = after_answer(&[prompt_of("r"), Row::user("And then?", 20)]);
+    assert_eq!((without.len(), markers(&without, "r")), (4, 1), "{without:?}");
+    let beside = after_answer(&[prompt_of("r"), lost(Some("q")), Row::user("And then?", 20)]);
+    assert_eq!(
+        (markers(&beside, "r"), markers(&beside, "q")),
+        (1, 1),
+        "another run's marker is not its own: {beside:?}"
+    );
+}
