@@ -313,12 +313,17 @@ fn the_seal_of_a_run_that_readers_left_is_announced_also_if_its_journal_was_clos
     drop(begun(&scene, Some(20.0)));
     scene.wait(31);
     let store = scene.open();
-    let heard = std::sync::Arc::new(parking_lot::Mutex::new(0));
-    store.on_change({
-        let heard = heard.clone();
-        move |change| *heard.lock() += u32::from(matches!(change, Change::Resumed(..)))
+    let (tell, told) = std::sync::mpsc::channel();
+    store.on_change(move |change| {
+        if matches!(change, Change::Resumed(..)) {
+            let _ = tell.send(());
+        }
     });
-    assert_eq!((follow(&store).len(), *heard.lock()), (2, 1));
+    assert_eq!(follow(&store).len(), 2);
+    // The timer announces it after it has shown the end.
+    told.recv_timeout(Duration::from_secs(20)).expect("it was not announced");
+    drop(store);
+    assert_eq!(told.iter().count(), 0, "it was announced once");
 }
 
 #[test]
@@ -389,4 +394,18 @@ fn a_list_without_a_writer_says_what_the_next_reader_of_the_session_would_find()
         assert_eq!(reader.list().unwrap()[0].state, state, "{lease:?}");
         assert_eq!(is_pending(&scene.open()), lease.is_some());
     }
+}
+
+#[test]
+fn beside_the_process_that_began_it_a_run_without_a_lease_is_answered_however_long_that_takes() {
+    let scene = Scene::new();
+    let (store, run) = begun(&scene, None);
+    scene.wait(1_000);
+    let reader = Store::open_read_only_on(scene.disk.clone(), &scene.root, scene.options.clone()).unwrap();
+    let state = || reader.list().unwrap()[0].state;
+    assert_eq!(state(), SessionState::Answering);
+    drop((run, store));
+    assert_eq!(state(), SessionState::Interrupted, "no process holds the directory");
+    let _next = scene.open();
+    assert_eq!(state(), SessionState::Interrupted, "the one that holds it did not begin the run");
 }

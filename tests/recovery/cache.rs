@@ -1,8 +1,10 @@
 //! Sessions in memory: never older than their file, never more than allowed, and a live one stays.
 
 use lastword::{
-    CacheOptions, Event, Freshness, NewSession, Options, Outcome, Revision, SaveOptions, SessionId, Store, UserTurn,
+    CacheOptions, Event, Freshness, NewSession, Options, Outcome, SaveOptions, SessionId, Store, UserTurn,
 };
+
+use serde_json::json;
 
 use crate::scene::{Scene, contents, id, user};
 
@@ -31,34 +33,41 @@ fn a_change_by_another_program_is_seen_by_the_next_read() {
     assert!(store.cached_sessions().is_empty());
 }
 
+/// Neither brings the new version into memory, so that each of them has to look at the file itself.
 #[test]
-fn metadata_and_scans_see_a_change_by_another_program() {
+fn metadata_and_a_scan_say_what_the_file_says_while_memory_holds_an_older_version() {
     let scene = Scene::new();
     scene.session(&[user("one", 1)]);
     let store = scene.open();
     store.get_session(&id()).unwrap();
-    scene.session(&[user("one", 1), user("two", 2)]);
-    assert_eq!(store.metadata(&id()).unwrap().message_count(), 2);
-    assert_eq!(contents(&store.get_session_for_scan(&id()).unwrap()), ["one", "two"]);
+    for text in ["seven", "a longer one"] {
+        scene.edit(|stored| {
+            stored["title"] = json!(text);
+            stored["messages"][0]["content"] = json!(text);
+        });
+        assert_eq!(store.metadata(&id()).unwrap().title(), text);
+        assert_eq!(contents(&store.get_session_for_scan(&id()).unwrap()), [text]);
+    }
     std::fs::remove_file(scene.root.join("talk.json")).unwrap();
     assert_eq!(store.metadata(&id()).unwrap_err().code(), "not_found");
     assert_eq!(store.get_session_for_scan(&id()).unwrap_err().code(), "not_found");
 }
 
 #[test]
-fn a_session_that_another_program_changed_is_not_deleted_by_its_old_revision() {
+fn a_caller_that_names_an_old_revision_neither_deletes_nor_changes_what_another_program_wrote() {
     let scene = Scene::new();
     scene.session(&[user("one", 1)]);
     let store = scene.open();
-    let delete = |known: Option<&Revision>| store.delete_if(&id(), |revision| revision == known).unwrap();
-    let known = store.get_session(&id()).unwrap().revision().cloned();
-    assert!(known.is_some());
-    scene.session(&[user("two", 1)]);
-    assert!(!delete(known.as_ref()));
-    let session = store.get_session(&id()).unwrap();
-    assert_eq!(contents(&session), ["two"]);
-    assert!(delete(session.revision()));
-    assert_eq!(store.get_session(&id()).unwrap_err().code(), "not_found");
+    let old = store.get_session(&id()).unwrap().revision().cloned();
+    scene.edit(|stored| stored["title"] = json!("By another program"));
+    assert!(!store.delete_if(&id(), |found| found == old.as_ref()).unwrap());
+    let set_title = |session: &mut lastword::Session| session.set_text("title", "Lost");
+    let changed = store.update_if(&id(), SaveOptions::default(), |found| found == old.as_ref(), set_title).unwrap();
+    assert!(changed.is_none());
+    let now = store.metadata(&id()).unwrap();
+    assert_eq!(now.title(), "By another program");
+    assert!(store.delete_if(&id(), |found| found == now.revision()).unwrap());
+    assert_eq!(store.metadata(&id()).unwrap_err().code(), "not_found");
 }
 
 #[test]

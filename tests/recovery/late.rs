@@ -1,6 +1,6 @@
 //! What comes after a turn was given up for dead: more events, its end, another turn.
 
-use lastword::{Event, NewSession, Outcome, Run, Store, UserTurn};
+use lastword::{Event, NewSession, Outcome, Run, SaveOptions, Store, UserTurn};
 use serde_json::{Value, json};
 
 use crate::scene::{RUN, Scene, contents, id, markers, rows, run, said};
@@ -101,23 +101,6 @@ fn a_late_finisher_replaces_its_own_marker_and_nothing_else() {
     assert_eq!(session.tool_cards().next().unwrap().row_index(), Some(1));
 }
 
-/// The armed marker waits for the journal of its own run, which may still arrive.
-#[test]
-fn a_late_finisher_leaves_the_armed_marker_of_another_run_alone() {
-    let scene = Scene::new();
-    let (store, late) = given_up(&scene);
-    drop(store.begin_run(&id(), UserTurn::text("And then?").with_run(run("run-2"))).unwrap());
-    scene.wait(30);
-    assert_eq!(markers(&store.get_session(&id()).unwrap())[1]["_journal_retry_stream_id"], "run-2");
-    late.append(Event::token("sea.")).unwrap();
-    late.finish(Outcome::Completed).unwrap();
-    let session = store.get_session(&id()).unwrap();
-    assert_eq!(contents(&session), ["Where to?", "To the", "sea.", "And then?"]);
-    let left = markers(&session);
-    assert_eq!((left.len(), &left[0]["_journal_retry_stream_id"]), (1, &json!("run-2")));
-    assert_eq!(rows(&session)[4], left[0], "it stays in its own turn");
-}
-
 #[test]
 fn a_late_stop_and_a_late_failure_say_so_in_the_marker_of_their_run() {
     for (end, word) in [(Event::cancel(), "stopped"), (Event::error("quota", "The quota is used up."), "quota")] {
@@ -196,4 +179,40 @@ fn a_late_finisher_leaves_the_armed_marker_of_another_run_alone() {
 
 fn is_marker_of(row: &Value, run: &str) -> bool {
     row["_error"] == true && row["_run_id"] == run
+}
+
+/// The same, after another turn, and the producer has gone on in a process that never had the session in memory.
+fn grown_unnoticed(scene: &Scene) {
+    let (store, late) = given_up(scene);
+    store.begin_run(&id(), UserTurn::text("And then?")).unwrap().finish(Outcome::Completed).unwrap();
+    drop((store, late));
+    let store = scene.open();
+    store.resume_run(&id(), &run(RUN)).unwrap().append(Event::token("sea.")).unwrap();
+}
+
+#[test]
+fn late_events_are_folded_after_a_save_of_a_session_that_was_not_in_memory() {
+    let scene = Scene::new();
+    grown_unnoticed(&scene);
+    let store = scene.open();
+    let mut session = (*store.get_session_for_scan(&id()).unwrap()).clone();
+    session.set_text("title", "Another");
+    store.save(&session, SaveOptions::default()).unwrap();
+    let session = store.get_session(&id()).unwrap();
+    assert_eq!(contents(&session), ["Where to?", "To the", "sea.", "And then?"]);
+    assert_eq!(session.title(), "Another");
+}
+
+#[test]
+fn late_events_are_folded_as_soon_as_their_journal_can_be_looked_at_again() {
+    let scene = Scene::new();
+    grown_unnoticed(&scene);
+    let store = scene.open();
+    let read = || contents(&store.get_session(&id()).unwrap());
+    scene.disk.refuse_journals(true);
+    for _ in 0..2 {
+        assert_eq!(read(), ["Where to?", "To the", "And then?"]);
+    }
+    scene.disk.refuse_journals(false);
+    assert_eq!(read(), ["Where to?", "To the", "sea.", "And then?"]);
 }

@@ -1,7 +1,8 @@
 //! Leases: what counts as a sign of life, what a pause or a step of the clock does, and lengths that are refused.
 
 use lastword::clock::Timestamp;
-use lastword::{Event, NewSession, Outcome, Run, Store, StoreError, UserTurn};
+use lastword::model::SessionState;
+use lastword::{Event, Liveness, NewSession, Outcome, Run, Store, StoreError, UserTurn};
 
 use crate::scene::{OPENED, RUN, Scene, contents, id, run};
 
@@ -92,6 +93,30 @@ fn a_store_that_serves_producers_grants_every_lease_anew_when_it_is_opened_and_a
 fn is_pending_in(scene: &Scene, serves_producers: bool) -> bool {
     let options = lastword::Options { serves_producers, ..scene.options.clone() };
     is_pending(&Store::open_on(scene.disk.clone(), &scene.root, options).unwrap())
+}
+
+/// The handle and its store are gone: only the journal says when the producer last appended.
+#[test]
+fn after_a_restart_a_lease_counts_from_the_last_event() {
+    let scene = Scene::new();
+    let (store, open) = begun(&scene);
+    for word in ["side", ", I think."] {
+        scene.wait(90);
+        open.append(Event::token(word)).unwrap();
+    }
+    drop((store, open));
+    scene.wait(100);
+    let reader = Store::open_read_only_on(scene.disk.clone(), &scene.root, scene.options.clone()).unwrap();
+    let state = |store: &Store| store.list().unwrap()[0].state;
+    assert_eq!(state(&reader), SessionState::Answering, "in a process that only reads");
+    let store = scene.open();
+    assert_eq!(state(&store), SessionState::Answering);
+    assert!(matches!(store.liveness(&id(), &run(RUN)).unwrap(), Liveness::Live { .. }));
+    assert!(is_pending(&store), "a full read leaves it alone");
+    scene.wait(1);
+    assert_eq!((state(&reader), state(&store)), (SessionState::Interrupted, SessionState::Interrupted));
+    assert_eq!(store.liveness(&id(), &run(RUN)).unwrap(), Liveness::Orphaned);
+    assert_eq!(contents(&store.get_session(&id()).unwrap()), ["Where to?", "To the seaside, I think."]);
 }
 
 #[test]

@@ -13,6 +13,7 @@ mod notes;
 mod odd;
 mod quiet;
 mod scene;
+mod shown;
 mod slow_disk;
 mod together;
 mod turns;

@@ -77,7 +77,7 @@ impl SlowDisk {
         Held { entered: has_entered, release }
     }
 
-    /// From now on journals cannot be read, or they can again.
+    /// From now on journals can be neither looked at nor read, or they can again.
     pub(crate) fn refuse_journals(&self, refuses: bool) {
         self.refuses_journals.store(refuses, Ordering::SeqCst);
     }
@@ -133,6 +133,9 @@ impl Disk for SlowDisk {
     }
 
     fn stat(&self, path: &Path) -> io::Result<FileStat> {
+        if ends_with(path, "jsonl") {
+            refuse_if(&self.refuses_journals)?;
+        }
         OsDisk.stat(path)
     }
 

@@ -84,28 +84,6 @@ fn a_row_with_the_same_text_is_a_surer_sign_than_one_with_the_same_time() {
     assert_eq!(said, ["Hm.", "To the sea.", "Where to?"], "each once");
 }
 
-/// Two runs may answer one prompt, and say the same or call the same tool.
-#[test]
-fn what_another_run_said_in_the_same_turn_is_not_this_runs_answer() {
-    for tag in ["_run_id", "_recovered_stream_id"] {
-        let scene = Scene::new();
-        let answer = "To the sea, where it is warm.";
-        let mut other = assistant(answer, BEGAN + 1);
-        other[tag] = json!("another");
-        scene.pending(&[user("Where to?", BEGAN), other], "Where to?");
-        scene.edit(|stored| {
-            let mut card = json!({"name": "map", "preview": "found", "done": true, "tid": "x", "assistant_msg_idx": 1});
-            card[tag] = json!("another");
-            stored["tool_calls"] = json!([card]);
-        });
-        let tool = ("tool", json!({"name": "map", "preview": "found"}));
-        scene.journal(RUN, 1, &[("token", json!({"text": answer})), tool, ("done", json!({}))]);
-        let session = scene.open().get_session(&id()).unwrap();
-        assert_eq!(contents(&session), ["Where to?", answer, answer], "{tag}");
-        assert_eq!(session.tool_cards().map(|card| card.row_index()).collect::<Vec<_>>(), [Some(1), Some(2)], "{tag}");
-    }
-}
-
 #[test]
 fn two_equal_texts_in_one_turn_are_both_kept_and_neither_is_repeated() {
     let interim = |text: &str| ("interim_assistant", json!({"text": text}));
