@@ -1,7 +1,7 @@
 //! Sessions and runs that are removed while others append to them.
 
-use lastword::SaveOptions;
 use lastword::storage::sim::schedule::spawn;
+use lastword::{SaveOptions, Session, Store};
 
 use crate::world::{SMALL_LOG, Trial, World, key_of, session_id};
 
@@ -57,4 +57,28 @@ fn a_session_that_is_deleted_stays_deleted_whatever_comes_meanwhile() {
         assert!(store.get_session(&session_id("a")).is_err() && store.metadata(&session_id("a")).is_err());
         assert_eq!(store.list().unwrap().len(), 1);
     });
+}
+
+/// A caller that names a revision deletes that one, and never what another thread made of it.
+#[test]
+fn of_a_deletion_and_a_change_of_one_revision_one_is_refused() {
+    type Change = fn(&Store) -> bool;
+    let changes: [Change; 2] = [
+        |store| {
+            let title = |session: &mut Session| session.set_text("title", "changed");
+            store.update(&session_id("a"), SaveOptions::default(), title).is_ok()
+        },
+        |store| store.begin_run(&session_id("a"), lastword::UserTurn::text("begun")).is_ok(),
+    ];
+    for change in changes {
+        Trial::default().run(move |world| {
+            let store = world.open();
+            let known = store.get_session(&session_id("a")).unwrap().revision().cloned();
+            let changing = store.clone();
+            let changer = spawn("changer", move || change(&changing));
+            let is_deleted = store.delete_if(&session_id("a"), |found| found == known.as_ref()).unwrap();
+            assert!(is_deleted != changer.join(), "deleted: {is_deleted}");
+            assert_eq!(store.metadata(&session_id("a")).is_err(), is_deleted);
+        });
+    }
 }

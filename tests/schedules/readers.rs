@@ -1,7 +1,7 @@
 //! Followers beside appenders: they miss nothing, see nothing twice, and are shown nothing that could be taken back.
 
 use lastword::storage::sim::schedule::spawn;
-use lastword::{After, Durability, RunId, Store};
+use lastword::{After, Durability, RunId, Store, UserTurn};
 
 use crate::world::{Trial, World, session_id};
 
@@ -59,5 +59,47 @@ fn with_two_durable_appends_outstanding_each_is_shown_when_it_is_durable() {
         appenders.into_iter().for_each(|appender| appender.join());
         world.finish(&run);
         assert_eq!(follower.join(), [1, 2, 3]);
+    });
+}
+
+/// A run of an outside producer with this lease and one event, which no process has open.
+fn closed_run(world: &World, lease_seconds: f64) {
+    let store = world.open();
+    let turn = UserTurn { lease_seconds: Some(lease_seconds), ..UserTurn::text("x") };
+    let run = store.begin_run(&session_id("a"), turn.with_run(RunId::parse("r").unwrap())).unwrap();
+    assert!(world.append_durable(&run, "one."));
+}
+
+/// The follower looks, finds nothing and begins to wait; the run is opened at any moment of that.
+#[test]
+fn a_follower_of_a_run_that_is_opened_meanwhile_is_given_what_is_appended() {
+    Trial::default().run(|world| {
+        closed_run(world, 86_400.0);
+        let store = world.open_later();
+        let follow = store.follow(&session_id("a"), &RunId::parse("r").unwrap(), After::Start).unwrap();
+        let follower = spawn("follower", move || follow.take(2).map(|event| event.unwrap().seq.unwrap()).sum::<u64>());
+        let run = store.resume_run(&session_id("a"), &RunId::parse("r").unwrap()).unwrap();
+        assert!(world.append(&run, "two."));
+        assert_eq!(follower.join(), 3);
+    });
+}
+
+/// A follower has the timer seal a run whose lease has lapsed. The producer is told so, or goes on as if nothing had been.
+#[test]
+fn a_producer_that_comes_back_before_its_run_is_sealed_goes_on() {
+    Trial::default().run(|world| {
+        closed_run(world, 10.0);
+        let store = world.open_later();
+        let (watching, reader) = (world.clone(), store.clone());
+        let follower = spawn("follower", move || follow(&watching, &reader));
+        let run = store.resume_run(&session_id("a"), &RunId::parse("r").unwrap()).unwrap();
+        let was_sealed = run.is_sealed();
+        if !was_sealed {
+            assert!(world.append_durable(&run, "two."), "its lease was renewed, and it was sealed all the same");
+            assert!(world.append(&run, "three."), "its lease was renewed, and it was sealed all the same");
+            world.finish(&run);
+        }
+        let last = if was_sealed { 2 } else { 4 };
+        assert_eq!(follower.join(), (1..=last).collect::<Vec<u64>>());
     });
 }
