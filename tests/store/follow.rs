@@ -3,7 +3,7 @@
 use std::sync::mpsc;
 use std::time::Duration;
 
-use lastword::{After, Event, List, Outcome, RunId};
+use lastword::{After, Event, List, Outcome, RunId, RunState};
 
 use crate::fixture::{fixture, in_time};
 
@@ -89,6 +89,40 @@ fn a_follower_of_a_deleted_session_is_let_go() {
     assert_eq!(run.append(Event::token("late")).unwrap_err().code(), "fenced");
     assert_eq!(run.finish(Outcome::Completed).unwrap_err().code(), "fenced");
     assert_eq!(fixture.store.get_session(&fixture.id).unwrap_err().code(), "not_found");
+}
+
+/// The handle of the run knows that there is more than the follower has read.
+#[test]
+fn a_follower_of_a_deleted_session_is_given_what_was_appended_before_it_ends() {
+    let fixture = fixture();
+    let run = fixture.begin("x");
+    run.append(Event::token("seen")).unwrap();
+    let mut follow = fixture.store.follow(&fixture.id, run.id(), After::Start).unwrap();
+    assert_eq!(follow.poll().unwrap().unwrap().seq, Some(1));
+    assert!(follow.poll().unwrap().is_none());
+    run.append(Event::token("not seen yet")).unwrap();
+    fixture.store.delete(&fixture.id).unwrap();
+    assert_eq!(follow.ended().unwrap(), None, "there is something to read");
+    assert_eq!(follow.poll().unwrap().unwrap().seq, Some(2));
+    assert!(follow.poll().unwrap().is_none());
+    assert_eq!(follow.ended().unwrap(), Some(RunState::Gone));
+}
+
+#[test]
+fn a_follower_that_rests_goes_on_after_the_last_event_that_it_gave_out() {
+    for given in 0..=4 {
+        let fixture = fixture();
+        let run = fixture.begin("x");
+        (0..3).for_each(|_| drop(run.append(Event::token("t")).unwrap()));
+        run.finish(Outcome::Completed).unwrap();
+        let mut follow = fixture.store.follow(&fixture.id, run.id(), After::Start).unwrap();
+        let mut seqs: Vec<u64> = (0..given).map(|_| follow.poll().unwrap().unwrap().seq.unwrap()).collect();
+        // A second time changes nothing.
+        follow.rest();
+        follow.rest();
+        seqs.extend(std::iter::from_fn(|| follow.poll().unwrap()).map(|event| event.seq.unwrap()));
+        assert_eq!(seqs, [1, 2, 3, 4], "after {given}");
+    }
 }
 
 #[test]

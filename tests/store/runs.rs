@@ -274,3 +274,17 @@ fn the_number_of_a_damaged_line_is_not_given_again() {
 fn open_files() -> usize {
     std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count)
 }
+
+#[test]
+fn a_removed_run_takes_no_more_events() {
+    let fixture = fixture();
+    let name = RunId::parse("imported").unwrap();
+    let run = fixture.store.adopt_run(&fixture.id, &name).unwrap();
+    run.append(Event::token("x")).unwrap();
+    fixture.store.remove_run(&fixture.id, &name).unwrap();
+    assert_eq!(run.append(Event::token("late")).unwrap_err().code(), "fenced");
+    assert_eq!(run.append_durable(Event::token("late")).unwrap_err().code(), "fenced");
+    assert_eq!(run.finish(Outcome::Completed).unwrap_err().code(), "fenced");
+    assert!(!fixture.store.has_run(&fixture.id, &name).unwrap());
+    assert!(fixture.store.resume_run(&fixture.id, &name).is_err());
+}

@@ -21,6 +21,22 @@ fn of_two_changes_of_one_version_the_second_is_a_conflict() {
     assert_eq!(fixture.store.get_session(&fixture.id).unwrap().title(), "one");
 }
 
+#[test]
+fn a_save_without_a_change_of_what_another_program_replaced_or_removed_is_a_conflict() {
+    let fixture = fixture();
+    let path = fixture.folder.path().join(format!("{}.json", fixture.id));
+    let quiet = SaveOptions { touch_updated_at: false, ..SaveOptions::default() };
+    let session = fixture.store.get_session(&fixture.id).unwrap();
+    assert_eq!(fixture.store.save(&session, quiet).unwrap().revision(), session.revision(), "nothing is written");
+    let text = std::fs::read_to_string(&path).unwrap().replace("A title", "Another title");
+    std::fs::write(&path, &text).unwrap();
+    assert_eq!(fixture.store.save(&session, quiet).unwrap_err().code(), "conflict");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(fixture.store.save(&session, quiet).unwrap_err().code(), "conflict");
+    assert!(!path.exists());
+}
+
 /// However late: file systems keep the last time that they know instead.
 #[test]
 fn a_session_whose_file_is_of_the_far_future_is_saved() {
