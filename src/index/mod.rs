@@ -129,6 +129,8 @@ impl Index {
     /// document is looked at.
     pub fn all(&self) -> Result<Vec<Entry>, StorageError> {
         let mut state = self.state.lock();
+        // What was noted before now is no newer than what the documents say.
+        self.take_changes(&mut state);
         self.compare(&mut state)?;
         Ok(state.listing.iter().flat_map(Listing::entries).cloned().collect())
     }

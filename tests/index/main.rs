@@ -6,6 +6,7 @@ mod cost;
 mod crash;
 mod damage;
 mod find;
+mod meanwhile;
 #[cfg(feature = "sim")]
 mod outside;
 mod pages;

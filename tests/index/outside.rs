@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lastword::clock::{ManualClock, Timestamp};
+use lastword::clock::{Clock, ManualClock, Timestamp};
 use lastword::storage::sim::SimDisk;
 use lastword::storage::{Access, Disk, FileStorage, FilesOptions, Mode};
 use lastword::{NewSession, Options, Store, UserTurn};
@@ -92,6 +92,75 @@ fn what_is_dropped_in_within_the_same_tick_as_the_last_change_is_listed() {
     for _ in 0..3 {
         assert_eq!(page(&reader).len(), 2);
         clock.advance(Duration::from_secs(10));
+    }
+}
+
+#[test]
+fn what_is_taken_away_while_this_process_saves_is_on_no_page() {
+    let shelf = Shelf::with(3);
+    let store = shelf.writer();
+    page(&store);
+    rename(&store, "s1", "Renamed");
+    fs::remove_file(shelf.path("s2.json")).unwrap();
+    assert_eq!(page(&store), shelf.truth());
+    assert_eq!(page(&store).len(), 2);
+}
+
+/// A comparison that seems to be made later than now says nothing.
+#[test]
+fn what_is_dropped_in_appears_although_the_clock_was_set_back() {
+    let shelf = Shelf::with(2);
+    let store = shelf.writer();
+    page(&store);
+    rename(&store, "s1", "Renamed");
+    fs::copy(shelf.path("s1.json"), shelf.path("dropped-in.json")).unwrap();
+    shelf.clock.set(Timestamp::from_seconds(shelf.clock.now().seconds() - 3_600.0));
+    assert_eq!(page(&store), shelf.truth());
+    assert_eq!(page(&store).len(), 3);
+}
+
+/// What this process noted of its own save is older than what the file says.
+#[test]
+fn what_others_do_to_a_session_after_an_own_save_shows_in_the_first_list() {
+    for was_listed in [false, true] {
+        let shelf = Shelf::with(3);
+        let store = shelf.writer();
+        if was_listed {
+            store.list().unwrap();
+        }
+        rename(&store, "s1", "Own title");
+        rename(&store, "s2", "Own title");
+        let text = fs::read_to_string(shelf.path("s1.json")).unwrap().replace("Own title", "The title of another");
+        fs::write(shelf.path("s1.json"), text).unwrap();
+        fs::remove_file(shelf.path("s2.json")).unwrap();
+        assert_eq!(shown(&store.list().unwrap()), shelf.truth(), "{was_listed}");
+        assert_eq!(page(&store), shelf.truth(), "{was_listed}");
+    }
+}
+
+#[test]
+fn a_session_that_the_disk_could_not_read_is_listed_as_soon_as_it_can() {
+    let looks: [fn(&Store) -> Vec<String>; 2] = [|store| shown(&store.list().unwrap()), page];
+    for look in looks {
+        let disk = SimDisk::new();
+        let clock = Arc::new(ManualClock::at(Timestamp::from_seconds(1_800_000_000.0)));
+        let open = || {
+            let options = Options { clock: clock.clone(), ..Options::default() };
+            Store::open_on(Arc::new(disk.clone()), "/data", options).unwrap()
+        };
+        let store = open();
+        store.create(NewSession::titled("x").with_id(sid("s0"))).unwrap();
+        let expected = look(&store);
+        drop(store);
+        // Without the index, each document is read.
+        disk.remove_file(Path::new("/data/_sessions.index")).unwrap();
+        disk.break_reads("/data/s0.json").unwrap();
+        let store = open();
+        for _ in 0..2 {
+            assert_eq!(look(&store), ["s0: io_error"]);
+        }
+        disk.mend_reads("/data/s0.json").unwrap();
+        assert_eq!(look(&store), expected);
     }
 }
 

@@ -32,7 +32,7 @@ impl Shelf {
         shelf
     }
 
-    fn options(&self) -> Options {
+    pub(crate) fn options(&self) -> Options {
         Options { clock: self.clock.clone(), ..Options::default() }
     }
 

@@ -107,24 +107,6 @@ fn a_lease_outlasts_a_restart_of_the_store() {
     assert!(!is_pending(&store));
 }
 
-/// A store that is opened later knows a producer's last sign of life from the journal alone.
-#[test]
-fn after_a_restart_a_lease_counts_from_the_last_event() {
-    let scene = Scene::new();
-    let (store, run) = begun(&scene, Some(100.0));
-    scene.wait(80);
-    run.append(Event::token("side")).unwrap();
-    drop((store, run));
-    scene.wait(99);
-    let store = scene.open();
-    let state = || store.list().unwrap()[0].state;
-    assert!(is_pending(&store), "the last event is 99 s old, and the run 179 s");
-    assert_eq!(state(), SessionState::Answering);
-    scene.wait(2);
-    assert_eq!(state(), SessionState::Interrupted);
-    assert!(!is_pending(&store));
-}
-
 #[test]
 fn a_beginning_far_in_the_future_is_a_wrong_clock_and_counts_as_old() {
     let scene = Scene::new();

@@ -1,9 +1,6 @@
 //! Sessions in memory: never older than their file, never more than allowed, and a live one stays.
 
-use lastword::{
-    CacheOptions, Event, Freshness, NewSession, Options, Outcome, SaveOptions, SessionId, Store, UserTurn,
-};
-
+use lastword::{CacheOptions, Event, Freshness, NewSession, Options, Outcome, SaveOptions, SessionId, Store, UserTurn};
 use serde_json::json;
 
 use crate::scene::{Scene, contents, id, user};

@@ -100,28 +100,6 @@ fn readers_of_a_dead_turn_make_one_splice_beside_a_late_append() {
 }
 
 #[test]
-fn of_a_save_and_a_deletion_by_revision_one_is_refused() {
-    Trial::default().run(|world| {
-        let store = world.open();
-        let known = store.get_session(&session_id("a")).unwrap();
-        let (saving, mut session) = (store.clone(), (*known).clone());
-        let saver = spawn("saver", move || {
-            session.set_text("title", "saved");
-            saving.save(&session, SaveOptions::default()).is_ok()
-        });
-        world.with_acks(|acks| acks.deleted.insert("a".to_owned(), false));
-        let is_deleted = store.delete_if(&session_id("a"), |revision| revision == known.revision()).unwrap();
-        let is_saved = saver.join();
-        assert!(is_saved != is_deleted, "saved: {is_saved}, deleted: {is_deleted}");
-        match is_deleted {
-            true => world.with_acks(|acks| acks.deleted.insert("a".to_owned(), true)),
-            false => world.with_acks(|acks| acks.deleted.remove("a")),
-        };
-        assert_eq!(store.get_session(&session_id("a")).is_ok(), is_saved);
-    });
-}
-
-#[test]
 fn a_reader_that_sees_the_end_finds_the_answer_saved() {
     Trial::default().run(|world| {
         let store = world.open();
