@@ -138,3 +138,7 @@ impl SessionLocks {
         lock
     }
 }
+
+#[cfg(test)]
+#[path = "session_locks_tests.rs"]
+mod tests;
