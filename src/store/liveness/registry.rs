@@ -465,3 +465,7 @@ fn sweep(runs: &mut HashMap<RunId, RunEntry>, now: Duration, granted: Duration) 
     }
     runs.retain(|_, entry| !entry.is_needless() || entry.due.is_some());
 }
+
+#[cfg(test)]
+#[path = "registry_tests.rs"]
+mod tests;

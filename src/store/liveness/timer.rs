@@ -167,3 +167,7 @@ impl Shared {
         self.locks.of(session).open_run(run).is_none()
     }
 }
+
+#[cfg(test)]
+#[path = "timer_tests.rs"]
+mod tests;
