@@ -313,3 +313,7 @@ impl Run {
         Ok(read_events(&self.shared.storage, self.session(), self.id(), options, None)?)
     }
 }
+
+#[cfg(test)]
+#[path = "run_handle_tests.rs"]
+mod tests;

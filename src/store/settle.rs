@@ -119,7 +119,7 @@ mod tests {
     use std::sync::Arc;
 
     use crate::model::Event;
-    use crate::storage::sim::SimDisk;
+    use crate::storage::sim::{Fault, SimDisk};
     use crate::store::{NewSession, Options, Outcome, Store, UserTurn};
 
     #[test]
@@ -133,5 +133,28 @@ mod tests {
         drop(run);
         assert!(store.shared.hidden.lock().is_empty());
         assert!(store.shared.locks.of(&id).open_run(&name).is_none());
+    }
+    /// The disk is full at one operation of the end after the other. Where that hides the end, the next read shows it.
+    #[test]
+    fn a_journal_whose_end_is_saved_after_all_is_not_held_open() {
+        let mut hidden = 0;
+        for operation in 1..40 {
+            let disk = SimDisk::new();
+            let store = Store::open_on(Arc::new(disk.clone()), "/data", Options::default()).unwrap();
+            let id = store.create(NewSession::titled("x")).unwrap();
+            let run = store.begin_run(&id, UserTurn::text("x")).unwrap();
+            disk.fail(disk.operations() + operation, Fault::Enospc);
+            let finished = run.finish(Outcome::Completed);
+            let name = run.id().clone();
+            drop(run);
+            if finished.is_ok() || store.shared.hidden.lock().is_empty() || !store.is_writable() {
+                continue;
+            }
+            hidden += 1;
+            assert!(store.get_session(&id).unwrap().pending_turn().is_none(), "{operation}");
+            assert!(store.shared.hidden.lock().is_empty(), "{operation}");
+            assert!(store.shared.locks.of(&id).open_run(&name).is_none(), "{operation}");
+        }
+        assert!(hidden > 0, "no operation was one of those that save the answer");
     }
 }
