@@ -79,6 +79,20 @@ fn what_must_stay_stays_and_goes_when_it_no_longer_must() {
 }
 
 #[test]
+fn one_that_has_to_stay_keeps_none_that_came_after_it_and_no_longer_has_to() {
+    let cache = cache(1, 100);
+    let [live, done] = [(); 2].map(|()| Arc::new(AtomicBool::new(true)));
+    cache.put(&id("live"), Value { bytes: 1, stays: live });
+    cache.put(&id("done"), Value { bytes: 1, stays: done.clone() });
+    assert_eq!(held(&cache).len(), 2);
+    done.store(false, Ordering::Relaxed);
+    for name in ["a", "b"] {
+        cache.put(&id(name), value(1));
+    }
+    assert_eq!(held(&cache), ["live"]);
+}
+
+#[test]
 fn fifty_who_ask_at_once_make_one_load() {
     let (cache, loads, barrier) = (cache(10, 100), AtomicUsize::new(0), Barrier::new(50));
     let ask = || {
