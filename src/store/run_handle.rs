@@ -315,5 +315,4 @@ impl Run {
 }
 
 #[cfg(test)]
-#[path = "run_handle_tests.rs"]
 mod tests;

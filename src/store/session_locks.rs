@@ -140,5 +140,4 @@ impl SessionLocks {
 }
 
 #[cfg(test)]
-#[path = "session_locks_tests.rs"]
 mod tests;

@@ -467,5 +467,4 @@ fn sweep(runs: &mut HashMap<RunId, RunEntry>, now: Duration, granted: Duration) 
 }
 
 #[cfg(test)]
-#[path = "registry_tests.rs"]
 mod tests;

@@ -169,5 +169,4 @@ impl Shared {
 }
 
 #[cfg(test)]
-#[path = "timer_tests.rs"]
 mod tests;

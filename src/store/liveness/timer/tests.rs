@@ -3,12 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
-
 use crate::clock::{ManualClock, Timestamp};
 use crate::model::{Event, SessionState};
 use crate::storage::sim::SimDisk;
 use crate::store::{Change, NewSession, Options, Store, UserTurn};
+use crate::sync::Mutex;
 
 #[test]
 fn lists_are_told_when_a_lease_lapses_and_when_its_producer_goes_on_after_all() {
