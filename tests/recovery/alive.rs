@@ -391,3 +391,39 @@ fn beside_the_process_that_began_it_a_run_without_a_lease_is_answered_however_lo
     let _next = scene.open();
     assert_eq!(state(), SessionState::Interrupted, "the one that holds it did not begin the run");
 }
+
+/// The journal is closed, so that no handle of it wakes the readers.
+#[test]
+fn readers_of_a_closed_run_are_woken_when_it_is_removed_and_when_its_session_is_deleted() {
+    type Removal = fn(&Store);
+    let removals: [Removal; 2] =
+        [|store| store.delete(&id()).unwrap(), |store| store.remove_run(&id(), &run(RUN)).unwrap()];
+    for remove in removals {
+        let scene = Scene::new();
+        let store = scene.open();
+        store.create(NewSession::titled("A talk").with_id(id())).unwrap();
+        store.adopt_run(&id(), &run(RUN)).unwrap().append(Event::token("To the sea")).unwrap();
+        let mut follow = store.follow(&id(), &run(RUN), After::Start).unwrap();
+        assert!(follow.poll().unwrap().is_some() && follow.poll().unwrap().is_none());
+        let (wake, woken) = std::sync::mpsc::channel();
+        follow.wake_with(std::sync::Arc::new(move || wake.send(()).unwrap_or_default())).unwrap();
+        woken.recv_timeout(Duration::from_secs(20)).expect("the timer's first look wakes each reader");
+        assert_eq!(follow.ended().unwrap(), None);
+        remove(&store);
+        woken.recv_timeout(Duration::from_secs(20)).expect("the reader was not woken");
+        assert_eq!(follow.ended().unwrap(), Some(RunState::Gone));
+    }
+}
+
+#[test]
+fn the_lease_of_a_removed_run_is_over_although_its_handle_is_open() {
+    let scene = Scene::new();
+    let (store, late) = begun(&scene, Some(20.0));
+    scene.wait(1_000);
+    assert!(!is_pending(&store));
+    late.append(Event::token("side.")).unwrap();
+    assert!(matches!(store.liveness(&id(), late.id()).unwrap(), Liveness::Live { .. }));
+    store.remove_run(&id(), late.id()).unwrap();
+    assert_eq!(store.liveness(&id(), late.id()).unwrap(), Liveness::Gone);
+    assert_eq!(contents(&store.get_session(&id()).unwrap()), ["Where to?", "To the seaside."]);
+}

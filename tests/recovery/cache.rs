@@ -86,6 +86,32 @@ fn who_trusts_the_lock_sees_its_own_changes_only() {
 }
 
 #[test]
+fn who_trusts_the_lock_reads_the_file_again_after_a_conflict() {
+    let scene = Scene::new();
+    scene.session(&[user("one", 1)]);
+    let options = Options { freshness: Freshness::TrustLock, ..scene.options.clone() };
+    let store = Store::open_on(scene.disk.clone(), &scene.root, options).unwrap();
+    store.get_session(&id()).unwrap();
+    scene.session(&[user("another", 1)]);
+    let rename = || store.update(&id(), SaveOptions::default(), |session| session.set_text("title", "Renamed"));
+    assert_eq!(rename().unwrap_err().code(), "conflict");
+    assert_eq!(contents(&store.get_session(&id()).unwrap()), ["another"]);
+    assert_eq!(rename().unwrap().title(), "Renamed");
+}
+
+/// It does not hold the lock that it would trust.
+#[test]
+fn a_process_that_only_reads_looks_at_the_file_each_time() {
+    let scene = Scene::new();
+    scene.session(&[user("one", 1)]);
+    let options = Options { freshness: Freshness::TrustLock, ..scene.options.clone() };
+    let reader = Store::open_read_only_on(scene.disk.clone(), &scene.root, options).unwrap();
+    assert_eq!(contents(&reader.get_session(&id()).unwrap()), ["one"]);
+    scene.session(&[user("another", 1)]);
+    assert_eq!(contents(&reader.get_session(&id()).unwrap()), ["another"]);
+}
+
+#[test]
 fn who_reads_a_session_while_it_is_deleted_does_not_keep_it_in_memory() {
     for freshness in [Freshness::Check, Freshness::TrustLock] {
         let scene = Scene::new();

@@ -108,6 +108,21 @@ fn a_follower_of_a_deleted_session_is_given_what_was_appended_before_it_ends() {
     assert_eq!(follow.ended().unwrap(), Some(RunState::Gone));
 }
 
+/// After `done` one more event may come, and a follower that has seen `done` does not wait for it.
+#[test]
+fn a_follower_does_not_end_between_two_events_of_an_end() {
+    let fixture = fixture();
+    let run = fixture.begin("x");
+    run.append(Event::done()).unwrap();
+    let mut follow = fixture.store.follow(&fixture.id, run.id(), After::Start).unwrap();
+    assert_eq!(follow.poll().unwrap().unwrap().name, "done");
+    assert!(follow.poll().unwrap().is_none());
+    run.append(Event::new("stream_end", "{}").unwrap()).unwrap();
+    assert_eq!(follow.ended().unwrap(), None, "there is something to read");
+    assert_eq!(follow.poll().unwrap().unwrap().name, "stream_end");
+    assert_eq!(follow.ended().unwrap(), Some(RunState::Ended(Outcome::Completed)));
+}
+
 #[test]
 fn a_follower_that_rests_goes_on_after_the_last_event_that_it_gave_out() {
     for given in 0..=4 {
