@@ -83,7 +83,7 @@ fn a_marker_that_names_its_run_is_answered_by_words_in_its_own_turn_only() {
     let [other, own] = [[user.clone(), answer.clone()], [user.clone(), lost(Some("r"))]];
     assert!(!is_answered(&[other.clone(), own.clone()].concat()), "in the turn before");
     assert!(!is_answered(&[own.clone(), other].concat()), "in the turn after");
-    assert!(is_answered(&[&own[..], &[answer.clone()]].concat()), "below it");
+    assert!(is_answered(&[&own[..], std::slice::from_ref(&answer)].concat()), "below it");
     assert!(is_answered(&[user, answer, lost(Some("r"))]), "above it");
 }
 
