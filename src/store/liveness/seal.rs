@@ -133,28 +133,4 @@ impl Shared {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::clock::{Clock, ManualClock, Timestamp};
-    use crate::storage::sim::SimDisk;
-    use crate::store::{NewSession, Options, Store, UserTurn};
-
-    /// Between the first examination and the session's lock a producer may come back.
-    #[test]
-    fn a_run_whose_producer_came_back_is_not_sealed() {
-        let clock = Arc::new(ManualClock::at(Timestamp::from_seconds(1_800_000_000.0)));
-        let options = Options { clock: clock.clone(), ..Options::default() };
-        let store = Store::open_on(Arc::new(SimDisk::new()), "/data", options).unwrap();
-        let id = store.create(NewSession::titled("A talk")).unwrap();
-        let run = store.begin_run(&id, UserTurn::text("Where to?")).unwrap();
-        run.append(Event::token("To the ")).unwrap();
-        let (shared, lock) = (&store.shared, store.shared.locks.of(&id));
-        assert_eq!(shared.seal_alone(&lock, &id, run.id()).unwrap(), Examined::Waits(Some(BUSY_RETRY)));
-        run.append(Event::token("sea.")).unwrap();
-        let name = run.id().clone();
-        drop(run);
-        clock.set(Timestamp::from_seconds(clock.now().seconds() + 60.0));
-        assert_eq!(shared.seal_alone(&lock, &id, &name).unwrap(), Examined::Over);
-        assert!(store.resume_run(&id, &name).and_then(|late| late.append(Event::token("late"))).is_err());
-    }
-}
+mod tests;
