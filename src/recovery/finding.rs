@@ -46,3 +46,47 @@ pub(super) fn final_marker(evidence: &Evidence, run: &str, now_seconds: i64) -> 
     marker.fields_mut().set_text("_run_id", run);
     Some(marker)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::fold::{Folded, FoldedRow};
+    use crate::recovery::{Failure, JournalState};
+
+    /// What is known of a run that ended like this, with a word of it or without.
+    fn evidence(ending: Option<RunEnd>, why: Option<&str>, has_output: bool) -> Evidence {
+        let content = "a word".to_owned();
+        let row =
+            FoldedRow { content, reasoning: String::new(), timestamp: None, first_seq: Some(1), truncated_from: None };
+        Evidence {
+            journal: JournalState::Sealed { bytes: 100 },
+            folded: Folded { rows: has_output.then_some(row).into_iter().collect(), cards: Vec::new() },
+            ending,
+            failure: why.map(|why| Failure { kind: String::new(), message: why.to_owned() }),
+            is_ours: false,
+            error_row: None,
+            agent: None,
+            damaged: 0,
+        }
+    }
+
+    #[test]
+    fn a_marker_says_how_the_answer_ended_and_what_was_found_of_it() {
+        let why = || "no key".to_owned();
+        for (ending, failure, with_output, without) in [
+            (None, None, Finding::Recovered, Finding::Pending),
+            (Some(RunEnd::Completed), None, Finding::Complete, Finding::Pending),
+            (Some(RunEnd::InterruptedByUser), None, Finding::StoppedRecovered, Finding::StoppedEmpty),
+            (Some(RunEnd::ToolLimitReached), None, Finding::LimitRecovered, Finding::Pending),
+            (Some(RunEnd::Errored), Some(" no key "), Finding::FailedRecovered(why()), Finding::FailedPending(why())),
+            (Some(RunEnd::Errored), Some(" "), Finding::Recovered, Finding::Pending),
+            // The words of a crash are the program's own, and not why the answer failed.
+            (Some(RunEnd::InterruptedByCrash), Some("no key"), Finding::Recovered, Finding::Pending),
+        ] {
+            assert_eq!(finding_of(&evidence(ending, failure, true)), with_output, "{ending:?}");
+            assert_eq!(finding_of(&evidence(ending, failure, false)), without, "{ending:?}");
+        }
+        assert_eq!(lost(&evidence(Some(RunEnd::Errored), Some("no key"), false)), Finding::FailedLost(why()));
+        assert_eq!(lost(&evidence(None, None, false)), Finding::Lost);
+    }
+}

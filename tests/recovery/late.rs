@@ -216,3 +216,16 @@ fn late_events_are_folded_as_soon_as_their_journal_can_be_looked_at_again() {
     scene.disk.refuse_journals(false);
     assert_eq!(read(), ["Where to?", "To the", "sea.", "And then?"]);
 }
+
+#[test]
+fn a_late_finisher_does_not_touch_a_prompt_that_another_run_was_begun_for() {
+    let scene = Scene::new();
+    let (store, late) = given_up(&scene);
+    let prompt = json!({"role": "user", "content": "Where to?", "_recovered": true, "_run_id": "other"});
+    scene.edit(|stored| stored["messages"][0] = prompt.clone());
+    late.append(Event::token("sea.")).unwrap();
+    late.finish(Outcome::Completed).unwrap();
+    let session = store.get_session(&id()).unwrap();
+    assert_eq!(contents(&session), ["Where to?", "To the", "sea."]);
+    assert_eq!((rows(&session)[0].clone(), markers(&session).len()), (prompt, 0));
+}

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::scene::{BEGAN, OPENED, RUN, Scene, armed, contents, id, markers, rows, user};
+use crate::scene::{BEGAN, OPENED, RUN, Scene, armed, assistant, contents, id, markers, rows, user};
 
 #[test]
 fn two_armed_markers_of_one_run_become_one() {
@@ -116,5 +116,19 @@ fn an_error_row_that_stands_in_the_turn_is_not_shown_again_when_its_marker_is_re
         assert_eq!(markers(&session).len(), 1, "{:?}", rows(&session));
         let shown = &rows(&session)[1];
         assert_eq!((&shown["content"], &shown["_recovered_event_id"]), (&error["content"], &json!("run-1:1")));
+    }
+}
+
+#[test]
+fn an_error_of_an_earlier_turn_is_not_the_error_of_the_run_that_carries_it() {
+    let error = json!({"role": "assistant", "content": "The quota is used up.", "_error": true, "timestamp": 1});
+    let (old, new) = (user("Hello?", 1), user("Where to?", BEGAN));
+    for carried in [json!([old, error, new]), json!([old, new, error, assistant("To the sea", BEGAN)])] {
+        let scene = Scene::new();
+        scene.session(&[user("Where to?", BEGAN), armed(RUN, 0, OPENED)]);
+        let carried = json!({"session_id": "talk", "messages": carried});
+        scene.journal(RUN, 1, &[("apperror", json!({"session_id": "talk", "session": carried}))]);
+        let session = scene.open().get_session(&id()).unwrap();
+        assert_eq!((rows(&session).len(), &markers(&session)[0]["_pending_journal_recovery"]), (2, &json!(true)));
     }
 }

@@ -193,3 +193,19 @@ fn a_card_of_another_run_in_the_same_turn_is_not_a_card_of_this_one() {
         assert!(run != Some("other") || first == known, "it is not touched: {shown:?}");
     }
 }
+
+#[test]
+fn an_error_row_that_says_the_same_is_not_a_row_of_the_answer() {
+    let words = "The quota is used up, try again.";
+    for beginning in ["The quota", words] {
+        let scene = Scene::new();
+        let error = json!({
+            "role": "assistant", "content": beginning, "timestamp": BEGAN + 1, "_error": true, "_partial": true,
+        });
+        scene.session(&[user("Where to?", BEGAN), error.clone(), armed(RUN, 0, OPENED)]);
+        scene.journal(RUN, 1, &[("token", json!({"text": words}))]);
+        let session = scene.open().get_session(&id()).unwrap();
+        assert_eq!(contents(&session), ["Where to?", words]);
+        assert_eq!(rows(&session)[1], error, "it is not touched");
+    }
+}

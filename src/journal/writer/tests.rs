@@ -184,12 +184,22 @@ fn the_end_of_a_run_is_hidden_before_a_byte_of_it_can_be_read() {
 #[test]
 fn a_listener_that_comes_after_the_end_was_written_is_told_at_once() {
     let (journal, _) = open();
-    let early = Watched::new(&journal);
     append(&journal, Event::done()).unwrap();
-    assert_eq!(early.counts().1, 0, "its answer is not saved yet");
     assert_eq!(Watched::new(&journal).counts().1, 1);
-    journal.show_end();
-    assert_eq!(early.counts().1, 1);
+}
+
+#[test]
+fn a_listener_that_waits_is_told_once_when_the_end_is_shown() {
+    for end in [vec![Event::done()], vec![Event::done(), stream_end()], vec![Event::cancel()]] {
+        let (journal, _) = open();
+        let watched = Watched::new(&journal);
+        journal.show_end();
+        journal.append(&end, Durability::Durable).unwrap();
+        assert_eq!(watched.counts().1, 0, "its answer is not saved yet");
+        journal.show_end();
+        journal.show_end();
+        assert_eq!(watched.counts().1, 1, "{end:?}");
+    }
 }
 
 #[test]
@@ -247,6 +257,16 @@ fn lines_that_got_through_before_a_failure_are_appended_and_none_of_them_is_dura
     assert_eq!((script.seqs(), journal.last_seq()), (vec![1, 2, 3], 3));
     assert_eq!(journal.shown_extent(), 0, "what should be durable and is not is not shown");
     assert_eq!(append(&journal, Event::token("z")).unwrap().last_seq, 4);
+}
+
+#[test]
+fn buffered_lines_that_got_through_before_a_failure_are_shown() {
+    let (journal, script) = open();
+    let watched = Watched::new(&journal);
+    script.fail_next(Failing { kept_lines: 1, ..Failing::default() });
+    journal.append(&[Event::token("one"), Event::token("two")], Durability::Buffered).unwrap_err();
+    assert_eq!((script.seqs(), journal.shown_extent()), (vec![1], script.written_bytes()));
+    assert_eq!(watched.counts(), (1, 0), "a follower is woken");
 }
 
 #[test]

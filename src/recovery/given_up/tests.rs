@@ -113,3 +113,30 @@ fn an_answer_that_a_repair_adds_has_one_marker() {
         "another run's marker is not its own: {beside:?}"
     );
 }
+
+#[test]
+fn only_a_marker_above_which_nothing_stands_and_that_hopes_for_nothing_has_given_up() {
+    let (user, recovered) = (Row::user("Where to?", 1), Finding::Recovered);
+    let of = |finding: &Finding| interrupted_marker(finding, "process_restart", "r", 9);
+    let mut armed = of(&Finding::Pending);
+    marker::arm(&mut armed, "r", 0, 9);
+    let mut own = assistant(WORDS);
+    own.fields_mut().set_text("_recovered_stream_id", "r");
+    let count = |rows: &[Row]| given_up(&session(rows)).len();
+    assert_eq!(count(&[user.clone(), lost(Some("r"))]), 1);
+    assert_eq!(count(&[user.clone(), assistant(WORDS), lost(Some("r"))]), 1, "the row may be another run's");
+    assert_eq!(count(&[user.clone(), own, lost(Some("r"))]), 0, "its answer stands above it");
+    assert_eq!(count(&[user.clone(), of(&recovered)]), 0, "it says that its answer was recovered");
+    assert_eq!(count(&[user.clone(), armed]), 0, "it asks for another look");
+    assert_eq!(count(&[user, marker::stopped_marker(9)]), 0, "the user stopped it");
+}
+
+#[test]
+fn a_repair_adds_no_words_that_stand_somewhere_unless_a_prompt_names_the_run() {
+    let mut repeated = session(&[Row::user("Where to?", 1), assistant(&format!("Well. {WORDS}"))]);
+    let said = Said::anywhere(&repeated);
+    assert_eq!(add_answer(&mut repeated, "r", &evidence(WORDS), 20.0, &said, now()), Ok(0));
+    assert_eq!(repeated.len(List::Messages), 2);
+    let rows = [Row::user("Where to?", 1), assistant(WORDS), prompt_of("r")];
+    assert_eq!(after_answer(&rows)[3].0, WORDS, "an equal answer to a prompt of its own");
+}
