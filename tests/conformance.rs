@@ -258,6 +258,24 @@ fn a_fenced_writer_takes_nothing_for_good() {
     }
 }
 
+/// What could not be begun is discarded, and only as long as it holds nothing.
+#[test]
+fn a_journal_that_holds_a_line_is_not_discarded() {
+    for backend in backends() {
+        let storage = backend.writer();
+        let mut journal = storage.create_journal(&session("a"), &run("r"), &Birth::default()).unwrap();
+        storage.create_journal(&session("a"), &run("empty"), &Birth::default()).unwrap();
+        journal.writer.append(b"{\"seq\":1}\n", Durability::Buffered).unwrap().wait().unwrap();
+        let refused = storage.discard_journal(&session("a"), &run("r"));
+        assert!(matches!(refused, Err(StorageError::RunTaken { .. })), "{}: {refused:?}", backend.name);
+        assert_eq!(lines_of(&storage, "a", "r"), "{\"seq\":1}\n");
+        assert!(storage.birth(&session("a"), &run("r")).unwrap().is_some(), "{}", backend.name);
+        storage.discard_journal(&session("a"), &run("empty")).unwrap();
+        assert_eq!(storage.journals(&session("a")).unwrap(), [run("r")], "{}", backend.name);
+        storage.create_journal(&session("a"), &run("empty"), &Birth::default()).unwrap();
+    }
+}
+
 #[test]
 fn a_removed_journal_is_gone_and_its_id_stays_taken() {
     for backend in backends() {

@@ -173,6 +173,13 @@ fn a_reader_shows_nothing_of_a_durable_writer_that_stopped() {
     drop((run, store));
     disk.kill();
     assert!(is_refused(), "and when it is gone");
+    let restarted = disk.copy();
+    restarted.reboot();
+    let before = restarted.operations();
+    let reader = USUAL.open_to_read(&restarted).unwrap();
+    let shown = reader.read_events(&id(), &run_id("r"), ReadOptions::default()).unwrap().events.len();
+    assert!(shown >= 1, "after a restart pages are what the medium holds");
+    assert_eq!(restarted.operations(), before, "no fsync is needed for them");
     drop(Store::open_on(Arc::new(disk.clone()), DATA, options).unwrap());
     assert!(read().unwrap() >= 1, "until another writer has recovered");
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use lastword::doctor::{self, DoctorOptions};
-use lastword::storage::sim::SimDisk;
+use lastword::storage::sim::{Crash, SimDisk};
 use lastword::storage::{Access, Disk};
 use lastword::{Event, NewSession, ReadOptions, UserTurn};
 
@@ -152,5 +152,27 @@ fn a_removed_run_does_not_come_back_when_its_record_rots() {
         assert!(!disk.files().contains_key(&journal), "{life}: a resumption has made it again");
         drop(store);
         disk.kill();
+    }
+}
+
+/// A torn line is not an event, but its bytes are words of an answer.
+#[test]
+fn a_torn_line_is_kept_before_it_is_cut_off() {
+    for (torn, is_kept) in [(&b"{\"seq\":2,\"event\":\"tok"[..], true), (&[0; 100], false)] {
+        let (disk, _) = prepared(created);
+        let store = open(&disk).unwrap();
+        let run = store.adopt_run(&id(), &run_id("r")).unwrap();
+        run.append(Event::token("one")).unwrap();
+        disk.kill();
+        let journal = layout().journal(&id(), &run_id("r"));
+        let whole = disk.files()[&journal].clone();
+        put(&disk, &journal, &[&whole[..], torn].concat());
+        open(&disk).unwrap().resume_run(&id(), &run_id("r")).unwrap();
+        disk.power_cut(Crash::LoseAll);
+        let files = disk.files();
+        assert_eq!(files[&journal], whole);
+        let kept: Vec<_> = files.iter().filter(|(path, _)| path.starts_with(layout().kept_of(&id()))).collect();
+        assert_eq!(kept.len(), usize::from(is_kept), "{kept:?}");
+        assert!(kept.iter().all(|(_, bytes)| *bytes == torn), "{kept:?}");
     }
 }

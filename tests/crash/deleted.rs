@@ -29,6 +29,7 @@ fn assert_gone(store: &Store, run: &Run, what: &str) {
     assert!(events.is_err() || events.is_ok_and(|found| found.events.is_empty()), "{what}: its events are readable");
     assert!(store.list().unwrap().is_empty(), "{what}: it is listed");
     assert!(run.append(Event::token("late")).is_err(), "{what}: its run takes events");
+    assert!(store.resume_run(&id(), run.id()).is_err(), "{what}: its run is opened again");
     assert!(store.begin_run(&id(), UserTurn::text("late")).is_err(), "{what}: a turn begins");
     assert!(store.create(NewSession::titled("late").with_id(id())).is_err(), "{what}: its id is free");
 }
@@ -118,6 +119,7 @@ fn a_reader_that_knows_a_document_does_not_show_it_once_its_session_is_deleted()
     }
     store.delete(&id()).unwrap();
     assert!(disk.files().contains_key(Path::new("/data/s.json")), "it could not be moved");
+    drop(readers[1].begin_run(&id(), UserTurn::text("late")).unwrap_err());
     for reader in &readers {
         assert!(reader.get_session(&id()).is_err());
         assert!(reader.metadata(&id()).is_err());

@@ -355,3 +355,23 @@ fn a_writer_whose_last_line_lacks_its_line_feed_does_no_more() {
     let found = store.read_events(&id(), run.id(), ReadOptions::default()).unwrap();
     assert_eq!((found.events.len(), found.damage.len(), len()), (4, 0, one + 3 * line));
 }
+
+/// Events that got through before a write failed are appended, and become durable with everything else.
+#[test]
+fn whole_lines_of_a_write_that_failed_are_covered_by_the_next_commit() {
+    let (disk, _) = prepared(created);
+    let store = open(&disk).unwrap();
+    let run = store.begin_run(&id(), UserTurn::text("x")).unwrap();
+    let long = Event::token(&"many words ".repeat(300));
+    disk.fail(disk.operations() + 1, Fault::ShortWrite(2_000));
+    disk.fail(disk.operations() + 2, Fault::Eio);
+    let failed = run.append_all(&[Event::token("one"), long], Durability::Buffered).unwrap_err();
+    assert!(
+        matches!(failed, StoreError::Append(lastword::AppendError::Failed { appended_to: Some(1), .. })),
+        "{failed:?}"
+    );
+    store.commit().unwrap();
+    disk.power_cut(Crash::LoseAll);
+    let found = open(&disk).unwrap().read_events(&id(), run.id(), ReadOptions::default()).unwrap();
+    assert_eq!((found.events.len(), found.damage.len()), (1, 0));
+}

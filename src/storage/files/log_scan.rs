@@ -184,9 +184,13 @@ pub(super) fn open_segment(disk: &dyn Disk, layout: &Layout, index: u32) -> Resu
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
     use std::path::Path;
 
     use super::*;
+    use crate::entropy::SeededEntropy;
+    use crate::storage::contract::{Birth, Durability, Storage};
+    use crate::storage::files::{FileStorage, FilesOptions, Mode};
     use crate::storage::sim::SimDisk;
 
     const STORE: &str = "store";
@@ -246,6 +250,23 @@ mod tests {
             let offsets: Vec<u64> = (live_from..=segments).map(|number| (number - 1) * 10).collect();
             check_replayed(&disk, "a", offsets[0], &offsets);
         }
+    }
+
+    /// A crash may take the header of a segment and leave its records. If its number were given again, they would count.
+    #[test]
+    fn no_two_processes_give_their_segments_the_same_number() {
+        let newest = |seed: u64| {
+            let disk = SimDisk::new();
+            let entropy = Arc::new(SeededEntropy::new(seed));
+            let options = FilesOptions { entropy, ..FilesOptions::in_mode(Mode::Write) };
+            let storage = FileStorage::open(Arc::new(disk.clone()), Path::new("/"), options).unwrap();
+            let (session, run) = (SessionId::parse("s").unwrap(), RunId::parse("r").unwrap());
+            let mut journal = storage.create_journal(&session, &run, &Birth::default()).unwrap();
+            journal.writer.append(b"{\"seq\":1}\n", Durability::Durable).unwrap().wait().unwrap();
+            LogScan::of(&disk, &Layout::new(Path::new("/")), storage.store.as_deref().unwrap()).unwrap().newest
+        };
+        let numbers: HashSet<u64> = (0..20).map(newest).collect();
+        assert_eq!(numbers.len(), 20, "{numbers:?}");
     }
 
     #[test]

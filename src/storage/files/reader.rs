@@ -282,6 +282,25 @@ mod tests {
         }
     }
 
+    /// After that no writer knows how far the journal may be shown.
+    #[test]
+    fn a_run_counts_as_opened_for_as_long_as_its_writer_lives() {
+        let key = |name: &str| (SessionId::parse("s").unwrap(), RunId::parse(name).unwrap());
+        let runs = OwnRuns::default();
+        let (first, other) = (runs.note(key("r")), runs.note(key("other")));
+        drop(other);
+        assert!(runs.has(&key("r")) && !runs.has(&key("other")) && !runs.has(&key("never")));
+        let again = runs.note(key("r"));
+        drop(first);
+        assert!(runs.has(&key("r")), "a later writer lives");
+        drop(again);
+        assert!(!runs.has(&key("r")));
+        // What is forgotten to make room is not a writer that lives.
+        let many: Vec<_> = (0..100).map(|number| runs.note(key(&format!("r{number}")))).collect();
+        assert!((0..100).all(|number| runs.has(&key(&format!("r{number}")))));
+        drop(many);
+    }
+
     #[test]
     fn whole_lines_that_were_synced_cost_no_second_fsync() {
         for which in 0..2 {
