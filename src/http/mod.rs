@@ -21,6 +21,8 @@ mod server;
 mod settings;
 mod store_metrics;
 mod stream;
+#[cfg(test)]
+mod tests;
 mod time;
 mod token;
 
