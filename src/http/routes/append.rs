@@ -247,3 +247,6 @@ async fn settled(accepted: Accepted) -> Result<u64, ApiError> {
         Err(_) => Err(ApiError::broken("nobody said whether an append became durable")),
     }
 }
+
+#[cfg(test)]
+mod tests;
