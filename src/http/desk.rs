@@ -104,3 +104,41 @@ pub(super) async fn at<T: Send + 'static>(
     });
     work.await.map_err(|broken| ApiError::broken(format!("a task broke: {broken}")))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::http::tests::{DEADLINE, until};
+    use crate::http::time::within;
+
+    #[tokio::test]
+    async fn work_keeps_its_place_until_it_is_done_although_its_caller_has_left() {
+        let places = Arc::new(Semaphore::new(1));
+        let ((begin, begun), (release, released)) = (mpsc::channel(), mpsc::channel::<()>());
+        let asked = places.clone();
+        let leaving = tokio::spawn(async move {
+            let work = move || {
+                begin.send(()).unwrap();
+                let _ = released.recv_timeout(DEADLINE);
+            };
+            at(&asked, work).await
+        });
+        until(|| begun.try_recv().is_ok()).await;
+        leaving.abort();
+        assert!(leaving.await.unwrap_err().is_cancelled());
+        assert!(within(Duration::from_millis(20), at(&places, || ())).await.is_none(), "more is done than allowed");
+        release.send(()).unwrap();
+        within(DEADLINE, at(&places, || ())).await.expect("the place is given back").unwrap();
+        assert_eq!(places.available_permits(), 1);
+    }
+
+    #[tokio::test]
+    async fn work_that_breaks_is_an_error_and_gives_its_place_back() {
+        let places = Arc::new(Semaphore::new(1));
+        at(&places, || panic!("on purpose")).await.unwrap_err();
+        assert_eq!(within(DEADLINE, at(&places, || 7)).await.unwrap().unwrap(), 7);
+    }
+}

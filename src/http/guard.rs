@@ -178,4 +178,39 @@ mod tests {
             assert_eq!(host_name(host), name);
         }
     }
+
+    fn asked(method: &Method, path: &str, token: &str) -> Request {
+        let request = Request::builder().method(method).uri(path).header("host", "localhost");
+        let request = match token {
+            "" => request,
+            token => request.header("authorization", format!("Bearer {token}")),
+        };
+        request.body(axum::body::Body::empty()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn no_method_does_without_a_token_and_only_two_do_with_one_that_reads() {
+        const METHODS: [Method; 7] =
+            [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE, Method::OPTIONS];
+        let (write, read) = ("0123456789abcdef", "fedcba9876543210");
+        let tokens = crate::http::Tokens::parse(&format!("{write}\n{read} read-only\n")).unwrap();
+        let options = crate::http::ServerOptions { tokens, ..Default::default() };
+        let server = crate::http::tests::TestServer::with(crate::storage::Durability::Buffered, options);
+        let checked = |method: &Method, path: &str, token: &str| {
+            check(&server.app, &asked(method, path, token), false).err().map(|error| error.into_response().status())
+        };
+        for method in &METHODS {
+            let is_reading = [Method::GET, Method::HEAD].contains(method);
+            for path in ["/v1/sessions", "/v1/sessions/a", "/v1/sessions/a/runs/r/events", "/metrics", "/nothing", "//"]
+            {
+                for wrong in ["", "x", "0123456789abcdef0"] {
+                    assert_eq!(checked(method, path, wrong), Some(StatusCode::UNAUTHORIZED), "{method} {path}");
+                }
+                assert_eq!(checked(method, path, write), None, "{method} {path}");
+                let reader = if is_reading { None } else { Some(StatusCode::FORBIDDEN) };
+                assert_eq!(checked(method, path, read), reader, "{method} {path}");
+            }
+            assert_eq!(checked(method, "/healthz", ""), None);
+        }
+    }
 }

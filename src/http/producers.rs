@@ -136,3 +136,52 @@ impl App {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+    use crate::http::tests::{TestServer, run, session};
+    use crate::store::UserTurn;
+
+    #[tokio::test]
+    async fn a_turn_that_is_held_is_not_given_to_a_second_request_however_many_runs_there_are() {
+        let producers = Producers::default();
+        let held = producers.turn(&session(), &run("held")).await;
+        for nth in 0..3 * CLEAR_AFTER {
+            drop(producers.turn(&session(), &run(&format!("r{nth}"))).await);
+            assert!(producers.turn(&session(), &run("held")).now_or_never().is_none(), "after {nth} others");
+        }
+        assert!(producers.turns.lock().len() <= CLEAR_AFTER, "turns that are not held pile up");
+        drop(held);
+        assert!(producers.turn(&session(), &run("held")).now_or_never().is_some());
+    }
+
+    #[tokio::test]
+    async fn a_request_that_waits_for_its_turn_keeps_it() {
+        let producers = Producers::default();
+        let (session, run) = (session(), run("r"));
+        let first = producers.turn(&session, &run).await;
+        let mut second = std::pin::pin!(producers.turn(&session, &run));
+        assert!(second.as_mut().now_or_never().is_none());
+        drop(first);
+        assert!(producers.turn(&session, &run).now_or_never().is_none(), "the second one is first");
+        let second = second.await;
+        assert!(producers.turn(&session, &run).now_or_never().is_none());
+        drop(second);
+        assert!(producers.turn(&session, &run).now_or_never().is_some());
+    }
+
+    #[tokio::test]
+    async fn a_run_without_a_lease_is_not_kept_open() {
+        let server = TestServer::new();
+        let producers = Producers::default();
+        let leased = server.begin("r1");
+        producers.add(&leased);
+        leased.append(crate::http::tests::done()).unwrap();
+        producers.add(&server.store().begin_run(&session(), UserTurn::text("m").with_run(run("r2"))).unwrap());
+        assert_eq!(producers.len(), 1);
+        assert!(producers.get(&session(), &run("r1")).is_some() && producers.get(&session(), &run("r2")).is_none());
+    }
+}
