@@ -168,3 +168,74 @@ pub(in crate::http) fn joined<'a>(pieces: impl ExactSizeIterator<Item = &'a Byte
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use http_body_util::BodyExt;
+
+    use super::*;
+    use crate::http::time::sleep;
+
+    /// Pieces, each after this time; then silence, or the end.
+    struct Slow {
+        pieces: u64,
+        time: Duration,
+        ends: bool,
+    }
+
+    impl Feed for Slow {
+        async fn next(&mut self) -> Option<Piece> {
+            if self.pieces == 0 && !self.ends {
+                pending::<()>().await;
+            }
+            self.pieces = self.pieces.checked_sub(1)?;
+            sleep(self.time).await;
+            Some(Ok(Bytes::from_static(b"x")))
+        }
+    }
+
+    #[derive(Debug, Clone, Copy)]
+    enum Kind {
+        Events,
+        Lines,
+        Chunks,
+    }
+
+    /// What a reader gets of a feed of a server that closes: an error if it is broken off.
+    async fn read(kind: Kind, feed: Slow) -> Result<String, axum::Error> {
+        let closing = watch::Sender::new(true);
+        let (heartbeat, retry) = (Duration::from_secs(15), Duration::from_secs(2));
+        let manners = Manners { heartbeat, retry, closing: closing.subscribe() };
+        let count = FollowerCount::new(&Arc::default(), None);
+        let response = match kind {
+            Kind::Events => event_stream(feed, &manners, count),
+            Kind::Lines => plain_stream(feed, &manners, count, "text/plain"),
+            Kind::Chunks => chunk_stream(feed, &manners, count),
+        };
+        let body = response.into_body().collect().await?;
+        Ok(String::from_utf8(body.to_bytes().to_vec()).unwrap())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_a_stream_without_notices_a_part_is_not_taken_for_the_whole_when_the_server_closes() {
+        for pieces in [0, 2] {
+            for kind in [Kind::Lines, Kind::Chunks] {
+                let cut = read(kind, Slow { pieces, time: LAST_WORDS / 2, ends: false }).await;
+                assert!(cut.is_err(), "{kind:?} {cut:?}");
+            }
+            // Its reader knows the end by a notice, and comes back without one.
+            let cut = read(Kind::Events, Slow { pieces, time: LAST_WORDS / 2, ends: false }).await.unwrap();
+            assert_eq!(cut, format!("retry: 2000\n\n{}", "x".repeat(pieces as usize)));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_ends_while_the_server_closes_is_sent_to_its_end() {
+        for (kind, whole) in [(Kind::Lines, "xxx"), (Kind::Chunks, "xxx"), (Kind::Events, "retry: 2000\n\nxxx")] {
+            let feed = Slow { pieces: 3, time: LAST_WORDS / 2, ends: true };
+            assert_eq!(read(kind, feed).await.unwrap(), whole, "{kind:?}");
+        }
+    }
+}

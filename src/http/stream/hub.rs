@@ -142,3 +142,34 @@ impl Hub {
         self.tails.lock().values().filter(|tail| tail.strong_count() > 0).count()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::tests::{TestServer, run, session};
+
+    #[tokio::test]
+    async fn a_follower_hears_of_its_session_however_many_others_are_followed() {
+        let server = TestServer::new();
+        let hub = &server.app.hub;
+        let (_listening, mut news) = hub.listen(&session());
+        for nth in 0..3 * CLEAR_AFTER {
+            drop(hub.listen(&SessionId::parse(&format!("s{nth}")).unwrap()));
+        }
+        hub.hear(&Change::Deleted(session()));
+        assert!(matches!(news.try_recv(), Ok(SessionNews::Deleted)));
+        assert!(hub.sessions.lock().len() <= CLEAR_AFTER, "sessions that are not followed pile up");
+    }
+
+    #[tokio::test]
+    async fn followers_of_a_run_share_its_tail_however_many_others_are_followed() {
+        let server = TestServer::new();
+        let hub = &server.app.hub;
+        let tail = hub.tail(&session(), &run("r"));
+        for nth in 0..3 * CLEAR_AFTER {
+            drop(hub.tail(&session(), &run(&format!("r{nth}"))));
+        }
+        assert!(Arc::ptr_eq(&tail, &hub.tail(&session(), &run("r"))));
+        assert!(hub.tails.lock().len() <= CLEAR_AFTER, "tails that are not followed pile up");
+    }
+}

@@ -116,3 +116,56 @@ impl Feed for ListFeed {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::tests::DEADLINE;
+    use crate::http::time::within;
+    use crate::model::SessionId;
+
+    /// Sessions `from` to `to` are deleted.
+    fn change(tail: &ListTail, from: u64, to: u64) {
+        (from..=to).for_each(|nth| tail.hear(&Change::Deleted(SessionId::parse(&format!("s{nth}")).unwrap())));
+    }
+
+    /// What a reader is sent until it has the change of this number: the numbers of all changes.
+    async fn sent_until(feed: &mut ListFeed, last: u64) -> Vec<u64> {
+        let mut numbers = Vec::new();
+        while numbers.last() != Some(&last) {
+            let piece =
+                within(DEADLINE, feed.next()).await.unwrap_or_else(|| panic!("{last} does not come: {numbers:?}"));
+            let text = String::from_utf8(piece.unwrap().unwrap().to_vec()).unwrap();
+            let ids = text.lines().filter_map(|line| line.strip_prefix("id: "));
+            numbers.extend(ids.map(|id| feed.tail.number(id).unwrap()));
+        }
+        numbers
+    }
+
+    #[tokio::test]
+    async fn of_many_changes_at_once_a_reader_misses_none() {
+        let tail = Arc::new(ListTail::default());
+        let (all, some) = (CHANGES_MAX as u64, 3 * HANDED_MAX as u64 + 1);
+        let mut feed = ListFeed::new(&tail, Some(&format!("{}-0", tail.era)));
+        for (from, to) in [(1, some), (some + 1, some + 1), (some + 2, some + all)] {
+            change(&tail, from, to);
+            assert_eq!(sent_until(&mut feed, to).await, (from..=to).collect::<Vec<_>>());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_reader_loads_the_list_if_a_change_that_it_lacks_is_forgotten_and_only_then() {
+        let tail = Arc::new(ListTail::default());
+        let last = CHANGES_MAX as u64 + 5;
+        change(&tail, 1, last);
+        assert_eq!(tail.behind(5).unwrap().1, 5 + HANDED_MAX as u64);
+        assert!(tail.behind(4).is_none() && tail.behind(last + 1).is_none());
+        assert_eq!(tail.behind(last).unwrap(), (vec![], last));
+        let mut feed = ListFeed::new(&tail, Some(&format!("{}-4", tail.era)));
+        let told = within(DEADLINE, feed.next()).await.unwrap().unwrap().unwrap();
+        assert!(told.starts_with(b"event: snapshot"), "{told:?}");
+        // What comes after that is not missed.
+        change(&tail, last + 1, last + 2);
+        assert_eq!(sent_until(&mut feed, last + 2).await, [last + 1, last + 2]);
+    }
+}
