@@ -398,3 +398,6 @@ async fn tail_now(hub: &Arc<Hub>, session: &SessionId, run: &RunId) -> Result<Ru
     });
     Ok(found.await.map_err(|broken| ApiError::broken(broken.to_string()))???)
 }
+
+#[cfg(test)]
+mod tests;

@@ -292,3 +292,6 @@ impl Pump {
         self.tail.upgrade().iter().for_each(|tail| tail.end(None));
     }
 }
+
+#[cfg(test)]
+mod tests;
