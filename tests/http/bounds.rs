@@ -113,3 +113,27 @@ fn garbage_is_no_request_and_harms_nobody() {
     }
     house.get("/healthz").expect(200);
 }
+
+#[test]
+fn streams_leave_an_eighth_of_the_connections_to_requests() {
+    let house = House::with(|options| options.connections_max = 8);
+    house.run("a", "r");
+    let kinds = ["/v1/events", "/v1/sessions/a/events", "/v1/sessions/a/runs/r/events", "/api/chat/a/stream"];
+    let stream = |path: &str| ask("GET", path).header("accept", "text/event-stream").open(house.address);
+    let lines = || ask("GET", "/v1/sessions/a/runs/r/events?follow=true").open(house.address);
+    let mut following: Vec<_> = kinds.into_iter().chain(kinds).take(6).map(stream).chain([lines()]).collect();
+    assert!(following.iter().all(|coming| coming.status == 200));
+    for path in kinds {
+        let refusal = stream(path);
+        assert_eq!(refusal.status, 503, "{path}");
+        assert_eq!(refusal.whole().code(), "too_many_streams", "{path}");
+    }
+    house.get("/v1/sessions/a").expect(200);
+    house.tokens("a", "r", &["x"]);
+    following.pop();
+    let is_free = (0..500).any(|_| {
+        std::thread::sleep(Duration::from_millis(10));
+        stream(kinds[0]).status == 200
+    });
+    assert!(is_free, "the place of a follower that left is lost");
+}
