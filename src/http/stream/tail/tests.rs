@@ -12,7 +12,7 @@ use crate::http::stream::follower::{Follower, Next, Waits};
 use crate::http::tests::{DEADLINE, TestServer, done, run, session, tasks, until};
 use crate::model::{Event, RunEnd, Truth};
 use crate::storage::Durability;
-use crate::store::After;
+use crate::store::{After, Run};
 
 /// A frame at this place of the journal.
 fn frame(offset: u64, seq: Option<u64>, bytes: usize) -> Frame {
@@ -87,39 +87,72 @@ fn the_end_is_told_after_the_last_event() {
 async fn what_goes_on_after_its_end_is_shown_to_a_new_follower_beside_one_that_stays() {
     let server = TestServer::new();
     let (begun, hub) = (server.begin("r"), &server.app.hub);
+    let mut stays = caught_up(&server, &begun).await;
     begun.append(done()).unwrap();
-    let mut stays = Follower::new(hub, hub.tail(&session(), &run("r")), 0, Waits::ForMore);
-    expect_seqs(next(&mut stays).await, &[1]);
+    expect_seqs(next(&mut stays).await, &[2]);
     assert!(matches!(next(&mut stays).await, Next::End(_)));
-    let tail = hub.tail(&session(), &run("r"));
-    tail.end(Some(RunState::Ended(RunEnd::Completed)));
     begun.append(Event::parse(r#"{"event":"stream_end"}"#).unwrap()).unwrap();
-    let mut later = Follower::new(hub, hub.tail(&session(), &run("r")), 1, Waits::ForMore);
-    expect_seqs(next(&mut later).await, &[2]);
+    let mut later = Follower::new(hub, hub.tail(&session(), &run("r")), 2, Waits::ForMore);
+    expect_seqs(next(&mut later).await, &[3]);
 }
 
-/// More at once than is read at a time, and exactly as much.
-#[tokio::test]
-async fn of_many_events_at_once_a_follower_is_shown_each_once() {
-    for count in [BATCH_EVENTS_MAX as u64, 3 * BATCH_EVENTS_MAX as u64 + 7] {
-        let server = TestServer::new();
-        let (begun, hub) = (server.begin("r"), &server.app.hub);
-        begun.append(Event::token("x")).unwrap();
-        let mut follower = Follower::new(hub, hub.tail(&session(), &run("r")), 0, Waits::ForMore);
-        expect_seqs(next(&mut follower).await, &[1]);
-        assert!(within(Duration::from_millis(10), follower.next()).await.is_none());
-        let many: Vec<Event> = (0..count).map(|nth| Event::token(&format!("{nth}"))).collect();
-        begun.append_all(&many, Durability::Buffered).unwrap();
-        let mut seqs = vec![1];
-        while *seqs.last().unwrap() <= count {
-            match next(&mut follower).await {
-                Next::Frames(frames) => seqs.extend(frames.iter().filter_map(|frame| frame.seq)),
-                // The ring buffer has dropped what it had not seen.
-                Next::Gap { after_seq } => assert_eq!(Some(&after_seq), seqs.last()),
-                other => panic!("{other:?} after {seqs:?}"),
+/// A follower that has the first event and shares the tail.
+async fn caught_up(server: &TestServer, begun: &Run) -> Follower {
+    let hub = &server.app.hub;
+    begun.append(Event::token("x")).unwrap();
+    let mut follower = Follower::new(hub, hub.tail(&session(), &run("r")), 0, Waits::ForMore);
+    expect_seqs(next(&mut follower).await, &[1]);
+    assert!(within(Duration::from_millis(10), follower.next()).await.is_none());
+    follower
+}
+
+/// The numbers that a follower is given up to this one, and how often it is told of a gap.
+async fn shown_until(follower: &mut Follower, last: u64) -> (Vec<u64>, usize) {
+    let (mut seqs, mut gaps) = (vec![follower.last_seq()], 0);
+    while seqs.last() != Some(&last) {
+        match next(follower).await {
+            Next::Frames(frames) => seqs.extend(frames.iter().filter_map(|frame| frame.seq)),
+            Next::Gap { after_seq } => {
+                assert_eq!(Some(&after_seq), seqs.last());
+                gaps += 1;
             }
+            other => panic!("{other:?} after {seqs:?}"),
         }
+    }
+    (seqs, gaps)
+}
+
+fn append_many(begun: &Run, count: u64) {
+    let many: Vec<Event> = (0..count).map(|_| Event::token("x")).collect();
+    begun.append_all(&many, Durability::Buffered).unwrap();
+}
+
+#[tokio::test]
+async fn of_more_events_than_are_read_at_a_time_a_follower_is_shown_each_once() {
+    for count in [BATCH_EVENTS_MAX as u64, 4 * BATCH_EVENTS_MAX as u64] {
+        let server = TestServer::new();
+        let begun = server.begin("r");
+        let mut follower = caught_up(&server, &begun).await;
+        // A task of its own, which runs after each batch.
+        let shown = tokio::spawn(async move { shown_until(&mut follower, count + 1).await });
+        tokio::task::yield_now().await;
+        append_many(&begun, count);
+        assert_eq!(shown.await.unwrap().0, (1..=count + 1).collect::<Vec<_>>());
+    }
+}
+
+#[tokio::test]
+async fn of_more_events_than_the_ring_holds_a_slow_follower_is_shown_each_once_and_told_of_the_gap() {
+    for (count, has_gap) in [(2 * BATCH_EVENTS_MAX as u64, false), (2 * RING_FRAMES_MAX as u64, true)] {
+        let server = TestServer::new();
+        let begun = server.begin("r");
+        let mut follower = caught_up(&server, &begun).await;
+        append_many(&begun, count);
+        let tail = follower.tail().clone();
+        until(|| tail.ring.lock().last_seq == count + 1).await;
+        let (seqs, gaps) = shown_until(&mut follower, count + 1).await;
         assert_eq!(seqs, (1..=count + 1).collect::<Vec<_>>());
+        assert_eq!(gaps > 0, has_gap, "{count}");
     }
 }
 
