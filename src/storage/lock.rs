@@ -116,6 +116,11 @@ impl WriterLock {
         let _ = self.change_note(|holder| (holder.is_unsure, holder.is_stopped) = (true, true));
     }
 
+    /// Notes that an fsync found no space, so that the next writer of this boot trusts no page. This holder goes on.
+    pub(crate) fn mark_unsure_and_go_on(&self) {
+        let _ = self.change_note(|holder| holder.is_unsure = true);
+    }
+
     /// Notes that the commit log was replayed.
     pub(crate) fn mark_replayed(&self) -> Result<(), StorageError> {
         self.change_note(|holder| holder.has_replayed = true)

@@ -241,6 +241,28 @@ fn a_durable_writer_that_had_no_space_for_a_reader_writes_the_journal_again_befo
     assert_eq!((found.events.len(), found.damage.len()), (2, 0));
 }
 
+/// The writer that saw the fsync fail is killed. The pages look clean to the next one.
+#[test]
+fn the_next_writer_writes_a_journal_again_whose_fsync_found_no_space() {
+    for is_read in [true, false] {
+        let (disk, store) = durable_after_an_unsynced_line();
+        disk.fill_at_sync(disk.operations() + 1);
+        let refused = match is_read {
+            true => store.read_events(&id(), &run_id("r"), ReadOptions::default()).unwrap_err(),
+            false => store.resume_run(&id(), &run_id("r")).unwrap_err(),
+        };
+        assert!(refused.storage().is_some_and(StorageError::is_no_space), "{refused:?}");
+        disk.make_room();
+        disk.kill();
+        let store = open(&disk).unwrap();
+        let run = store.resume_run(&id(), &run_id("r")).unwrap();
+        run.append_durable(Event::token("two ")).unwrap().wait().unwrap();
+        disk.power_cut(Crash::LoseAll);
+        let found = open(&disk).unwrap().read_events(&id(), &run_id("r"), ReadOptions::default()).unwrap();
+        assert_eq!((found.events.len(), found.damage.len()), (2, 0), "read: {is_read}");
+    }
+}
+
 #[test]
 fn a_reader_beside_a_buffered_writer_syncs_nothing() {
     let (disk, _) = prepared(created);

@@ -134,7 +134,9 @@ fn reading_ends_nobody() {
     let alive = staged.scene.survivors();
     staged.scene.data.must(&["tail", "trip", "r1"]);
     staged.scene.data.must(&["ls"]);
-    assert_eq!(staged.scene.survivors(), alive);
+    // The agent may start another child meanwhile.
+    let now = staged.scene.survivors();
+    assert!(!alive.is_empty() && alive.iter().all(|process| now.contains(process)), "{alive:?}, then {now:?}");
     assert_eq!(staged.scene.notes().len(), 1);
     staged.check_killed();
 }

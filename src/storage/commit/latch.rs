@@ -103,6 +103,14 @@ impl Latch {
         }
     }
 
+    /// Tells the next writer of this boot to trust no page, because an fsync found no space. The store goes on: it knows which
+    /// journal to write again.
+    pub(in crate::storage) fn leave_doubt(&self) {
+        if let Some(lock) = self.writer_lock() {
+            lock.mark_unsure_and_go_on();
+        }
+    }
+
     /// Stops the store because it is closed.
     pub(in crate::storage) fn close(&self) {
         self.set(&StorageError::Closed);

@@ -113,9 +113,17 @@ impl FileStorage {
         let shape = LineShape::new(session, run);
         let mut found = find_tail(&*file, len, &shape, checked_after).attempt("read", &path)?;
         self.admit(session, run, &mut found)?;
-        self.mend_tail(session, run, &*file, &mut found).inspect_err(|_| self.suspects.note(&path))?;
+        self.mend_tail(session, run, &*file, &mut found).inspect_err(|error| self.note_suspect(&path, error))?;
         self.sync_folders_of(session)?;
         self.opened(session, run, found.tail)
+    }
+
+    /// Notes that a journal is to be written again. If its fsync found no space, the next writer of this boot is told, too.
+    fn note_suspect(&self, path: &Path, error: &StorageError) {
+        self.suspects.note(path);
+        if error.is_no_space() {
+            self.latch.leave_doubt();
+        }
     }
 
     /// Whether this run may be appended to at all. A journal of another program is taken over with its first append;

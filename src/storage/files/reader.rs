@@ -111,8 +111,9 @@ impl SyncGuard {
     fn note_failure(&self, file: &JournalFile, error: &StorageError) {
         if let LastWriter::Earlier { latch, suspects, .. } = &self.writer {
             suspects.note(&file.path);
-            if !error.is_no_space() {
-                latch.stop(error);
+            match error.is_no_space() {
+                true => latch.leave_doubt(),
+                false => latch.stop(error),
             }
         }
     }
