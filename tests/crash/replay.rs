@@ -227,6 +227,30 @@ fn a_journal_that_another_program_removed_is_made_again_and_stays() {
     verdict.pass(&disk).unwrap();
 }
 
+/// The log holds the end of the journal alone, which is no journal without its beginning.
+#[test]
+fn logged_events_of_a_journal_that_another_program_removed_with_all_before_them_are_kept_and_told() {
+    let (disk, mut ledger) = left_behind(&USUAL);
+    drop(USUAL.open(&disk).unwrap());
+    let store = USUAL.open(&disk).unwrap();
+    let run = ledger.resume(&store, "a", "r1").unwrap();
+    (0..3).for_each(|_| ledger.append_durable(&run, 0).unwrap());
+    disk.kill();
+    let own = lines(&disk);
+    assert_eq!(own.len(), 6);
+    disk.remove_file(&journal()).unwrap();
+    disk.sync_dir(journal().parent().unwrap()).unwrap();
+    let store = USUAL.open(&disk).unwrap();
+    let findings = store.findings();
+    assert_eq!(codes(&findings), ["missing_seq"]);
+    assert_eq!(findings[0].offset, Some(own[..3].concat().len() as u64));
+    assert!(disk.stat(&journal()).is_err(), "a journal that begins with a hole");
+    drop(store);
+    disk.power_cut(Crash::LoseAll);
+    assert!(is_kept(&disk, &own[3..].concat()), "the acknowledged events are gone");
+    assert_eq!(USUAL.open(&disk).unwrap().findings(), [], "they are told once");
+}
+
 /// After a clean end the log has no say: whatever another program does then stands, even if the power goes.
 #[test]
 fn what_another_program_writes_after_a_clean_end_stands() {

@@ -44,6 +44,17 @@ fn a_pending_turn_whose_run_has_its_marker_is_only_cleared() {
     }
 }
 
+/// Another program gave the id of an interrupted run to the run of its next prompt.
+#[test]
+fn a_pending_prompt_whose_run_has_a_marker_in_another_turn_comes_into_the_transcript() {
+    let scene = Scene::new();
+    scene.pending(&[user("Where to?", 1), armed(RUN, 0, OPENED)], "And then?");
+    let session = scene.open().get_session(&id()).unwrap();
+    assert_eq!(contents(&session), ["Where to?", "And then?"], "{:?}", rows(&session));
+    assert!(session.pending_turn().is_none() && session.active_run().is_none());
+    assert_eq!(contents(&scene.open().get_session(&id()).unwrap()), ["Where to?", "And then?"], "the second read");
+}
+
 #[test]
 fn a_card_that_gets_its_result_keeps_what_others_put_on_it() {
     let scene = Scene::new();
@@ -57,6 +68,19 @@ fn a_card_that_gets_its_result_keeps_what_others_put_on_it() {
     assert!(card.is_done());
     assert_eq!(card.fields().get("note"), Some(r#"{"pinned":[1,2]}"#));
     assert_eq!(session.tool_cards().len(), 1);
+}
+
+/// The journal of the run may still come, for example with the rest of a copied directory.
+#[test]
+fn a_run_that_a_marker_waits_for_is_not_begun_a_second_time() {
+    let scene = Scene::new();
+    scene.session(&[user("Where to?", 1), armed("old", 0, OPENED)]);
+    let store = scene.open();
+    let turn = lastword::UserTurn::text("And then?").with_run(lastword::RunId::parse("old").unwrap());
+    assert_eq!(store.begin_run(&id(), turn).unwrap_err().code(), "exists");
+    assert!(store.runs(&id()).unwrap().is_empty());
+    scene.journal("old", 1, &[("token", json!({"text": "To the sea"}))]);
+    assert_eq!(contents(&store.get_session(&id()).unwrap()), ["Where to?", "To the sea"]);
 }
 
 #[test]

@@ -61,6 +61,22 @@ fn followers_begin_behind_their_cursor() {
     assert!(fixture.store.follow(&fixture.id, &missing, After::Start).is_err());
 }
 
+/// The journal is so long that the place of a cursor in a journal of ours would be found by halving it.
+#[test]
+fn a_follower_of_another_programs_run_gets_later_numbers_that_stand_before_its_cursor() {
+    let fixture = fixture();
+    let text = "x".repeat(20_000);
+    let line = |seq: u64| format!("{{\"seq\":{seq},\"event\":\"token\",\"payload\":{{\"text\":\"{text}\"}}}}\n");
+    let lines: String = (61..=120).chain(1..=60).map(line).collect();
+    let folder = fixture.folder.path().join("_run_journal").join(fixture.id.as_str());
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("theirs.jsonl"), lines).unwrap();
+    let theirs = RunId::parse("theirs").unwrap();
+    let mut follow = fixture.store.follow(&fixture.id, &theirs, After::Seq(60)).unwrap();
+    let seqs: Vec<u64> = std::iter::from_fn(|| follow.poll().unwrap()).map(|event| event.seq.unwrap()).collect();
+    assert_eq!(seqs, (61..=120).collect::<Vec<_>>());
+}
+
 #[test]
 fn a_slow_follower_catches_up_and_slows_nobody() {
     let fixture = fixture();

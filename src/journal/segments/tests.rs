@@ -144,6 +144,19 @@ fn runs_without_numbers_keep_their_order_in_time() {
     assert_eq!(machine.replayed(None), ["c:1", "d:1", "b:1", "a:1"]);
 }
 
+/// What comes into it later comes after all that a reader of the stream has.
+#[test]
+fn a_run_of_another_program_without_an_event_comes_last() {
+    let mut machine = Machine::new();
+    machine.begin_unnumbered("b", 10.0);
+    machine.append("b", 1);
+    machine.put_foreign("a", 0, 0.0);
+    machine.begin("c", 20.0);
+    machine.append("c", 1);
+    assert_eq!(machine.runs(), ["b", "c", "a"]);
+    assert_eq!(machine.reopen().runs(), ["b", "c", "a"]);
+}
+
 #[test]
 fn runs_with_numbers_come_among_those_without_by_time() {
     let mut machine = Machine::new();

@@ -115,6 +115,15 @@ fn an_answer_that_a_repair_adds_has_one_marker() {
 }
 
 #[test]
+fn an_answer_without_its_prompt_stands_before_the_turn_that_began_after_it() {
+    let rows = [Row::user("Who is there?", 1), Row::user("And then?", 20), assistant("Home.")];
+    let shown = after_answer(&rows);
+    let place = |words: &str| shown.iter().position(|(content, ..)| content == words).unwrap();
+    assert!(place("Who is there?") < place(WORDS), "{shown:?}");
+    assert!(place(WORDS) < place("And then?"), "{shown:?}");
+}
+
+#[test]
 fn only_a_marker_above_which_nothing_stands_and_that_hopes_for_nothing_has_given_up() {
     let (user, recovered) = (Row::user("Where to?", 1), Finding::Recovered);
     let of = |finding: &Finding| interrupted_marker(finding, "process_restart", "r", 9);
@@ -139,4 +148,15 @@ fn a_repair_adds_no_words_that_stand_somewhere_unless_a_prompt_names_the_run() {
     assert_eq!(repeated.len(List::Messages), 2);
     let rows = [Row::user("Where to?", 1), assistant(WORDS), prompt_of("r")];
     assert_eq!(after_answer(&rows)[3].0, WORDS, "an equal answer to a prompt of its own");
+}
+
+#[test]
+fn an_error_row_that_repeats_the_words_is_no_answer() {
+    let mut error = assistant(&format!("Cut off after: {WORDS}"));
+    error.fields_mut().set("_error", "true");
+    let user = Row::user("Where to?", 1);
+    assert!(!is_answered(&[user.clone(), error.clone(), lost(Some("r"))]), "of a marker that names its run");
+    assert!(!is_answered(&[user.clone(), error.clone(), lost(None)]), "of one that does not");
+    let added = after_answer(&[user, error]);
+    assert_eq!(added.iter().filter(|(words, is_error, _)| words == WORDS && !is_error).count(), 1, "{added:?}");
 }
