@@ -35,8 +35,8 @@ pub use journal::{
     AppendError, Appended, Found, JournalEvent, ReadOptions, Replay, ReplayStatus, RunEvents, RunReader, RunSummary,
 };
 pub use model::{
-    Context, ContextCall, ContextMessage, Cursor, Event, List, Metadata, Revision, Row, RunEnd, RunId, RunState,
-    Session, SessionId, Summary, ToolCard, ToolOutcome, ToolResult,
+    Attachment, AttachmentId, Context, ContextCall, ContextMessage, Cursor, Event, List, Metadata, Revision, Row,
+    RunEnd, RunId, RunState, Session, SessionId, Summary, ToolCard, ToolOutcome, ToolResult,
 };
 pub use recovery::RecoveryOptions;
 pub use sidecar::{SaveIntent, SaveOptions, SidecarError};

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use lastword::clock::{ManualClock, Timestamp};
 use lastword::storage::sim::SimDisk;
 use lastword::storage::{
-    Access, Birth, CommitOptions, Continuation, Durability, Expected, FileStorage, FilesOptions, Mode, OsDisk, Put,
-    PutOutcome, Seal, SharedDisk, Storage, StorageError,
+    Access, Birth, CommitOptions, Continuation, Durability, Expected, FileStorage, FilesOptions, Mode, ObjectKind,
+    OsDisk, Put, PutObject, PutOutcome, Seal, SharedDisk, Storage, StorageError,
 };
-use lastword::{Revision, RunId, SessionId};
+use lastword::{AttachmentId, Revision, RunId, SessionId};
 
 /// One backend, and a way to close and open it again.
 struct Backend {
@@ -328,12 +328,165 @@ fn one_writes_and_any_number_read() {
         assert!(reader.create_journal(&session("a"), &run("r"), &Birth::default()).is_err());
         assert!(reader.delete_session(&session("a")).is_err());
         assert!(matches!(reader.next_order(0), Err(StorageError::ReadOnly)));
+        let key = key_of(ObjectKind::Branch, "x");
+        let refused = reader.put_object(&session("a"), ObjectKind::Branch, &key, b"x");
+        assert!(matches!(refused, Err(StorageError::ReadOnly)), "{}: {refused:?}", backend.name);
+        assert!(matches!(reader.remove_object(&session("a"), ObjectKind::Branch, &key), Err(StorageError::ReadOnly)));
+        put_object(&writer, "a", ObjectKind::Branch, &key, b"x");
+        assert_eq!(reader.object(&session("a"), ObjectKind::Branch, &key).unwrap().as_deref(), Some(&b"x"[..]));
+        assert_eq!(reader.objects(&session("a"), ObjectKind::Branch).unwrap(), [key]);
         let noted = Continuation { after_seq: 1, order: 1 };
         assert!(matches!(reader.note_continuation(&session("a"), &run("r"), noted), Err(StorageError::ReadOnly)));
         assert!(matches!(reader.note_renewal(&session("a"), &run("r"), 1.0), Err(StorageError::ReadOnly)));
         assert!(matches!(reader.forget_renewal(&session("a"), &run("r")), Err(StorageError::ReadOnly)));
         drop(writer);
         backend.writer();
+    }
+}
+
+/// A key of an object with these bytes.
+fn key_of(kind: ObjectKind, text: &str) -> String {
+    match kind {
+        ObjectKind::Attachment | ObjectKind::AttachmentInfo => AttachmentId::of_bytes(text.as_bytes()).to_string(),
+        ObjectKind::Branch => text.to_owned(),
+    }
+}
+
+fn put_object(storage: &Arc<dyn Storage>, id: &str, kind: ObjectKind, key: &str, bytes: &[u8]) {
+    let outcome = storage.put_object(&session(id), kind, key, bytes).unwrap();
+    assert_eq!(outcome, PutObject::Stored, "{kind} {key}");
+}
+
+#[test]
+fn an_object_is_there_once_it_is_put_under_its_session_kind_and_key_alone() {
+    for backend in backends() {
+        let (a, b) = (session("a"), session("b"));
+        {
+            let storage = backend.writer();
+            for kind in ObjectKind::ALL {
+                assert_eq!(storage.objects(&a, kind).unwrap(), [""; 0], "{}", backend.name);
+                for text in ["y", "x", ""] {
+                    let key = key_of(kind, if text.is_empty() { "empty" } else { text });
+                    if kind == ObjectKind::Attachment && text.is_empty() {
+                        continue;
+                    }
+                    put_object(&storage, "a", kind, &key, text.as_bytes());
+                }
+            }
+        }
+        let storage = backend.writer();
+        for kind in ObjectKind::ALL {
+            let (x, y) = (key_of(kind, "x"), key_of(kind, "y"));
+            assert_eq!(storage.object(&a, kind, &x).unwrap().as_deref(), Some(&b"x"[..]), "{}: {kind}", backend.name);
+            assert_eq!(storage.object_len(&a, kind, &y).unwrap(), Some(1), "{}: {kind}", backend.name);
+            let mut keys = vec![x.clone(), y];
+            keys.extend((kind != ObjectKind::Attachment).then(|| key_of(kind, "empty")));
+            keys.sort();
+            assert_eq!(storage.objects(&a, kind).unwrap(), keys, "{}: {kind}", backend.name);
+            assert_eq!(storage.object(&b, kind, &x).unwrap(), None, "{}: {kind}", backend.name);
+            assert_eq!(storage.object_len(&b, kind, &x).unwrap(), None, "{}: {kind}", backend.name);
+            let other = key_of(kind, "other");
+            assert_eq!(storage.object(&a, kind, &other).unwrap(), None, "{}: {kind}", backend.name);
+            assert_eq!(storage.object_len(&a, kind, &other).unwrap(), None, "{}: {kind}", backend.name);
+        }
+    }
+}
+
+#[test]
+fn an_object_takes_the_place_of_the_one_with_its_key_and_is_removed_once() {
+    for backend in backends() {
+        let storage = backend.writer();
+        let a = session("a");
+        for kind in [ObjectKind::AttachmentInfo, ObjectKind::Branch] {
+            let (x, y) = (key_of(kind, "x"), key_of(kind, "y"));
+            put_object(&storage, "a", kind, &x, b"a longer version");
+            put_object(&storage, "a", kind, &x, b"another");
+            put_object(&storage, "a", kind, &y, b"stays");
+            assert_eq!(storage.object(&a, kind, &x).unwrap().as_deref(), Some(&b"another"[..]), "{}", backend.name);
+            assert!(storage.remove_object(&a, kind, &x).unwrap());
+            assert!(!storage.remove_object(&a, kind, &x).unwrap(), "{}: {kind}", backend.name);
+            assert_eq!(storage.object(&a, kind, &x).unwrap(), None, "{}: {kind}", backend.name);
+            assert_eq!(storage.objects(&a, kind).unwrap(), [y], "{}: {kind}", backend.name);
+        }
+    }
+}
+
+/// Bytes that do not have the hash that they are asked for by are an error, and the next put of the right ones heals it.
+#[test]
+fn an_attachment_is_the_bytes_with_its_hash_or_an_error() {
+    for backend in backends() {
+        let storage = backend.writer();
+        let (a, kind, key) = (session("a"), ObjectKind::Attachment, key_of(ObjectKind::Attachment, "right"));
+        put_object(&storage, "a", kind, &key, b"right");
+        overwrite(&backend, &backend.root.join("_attachments/a").join(&key), b"wrong");
+        let damaged = storage.object(&a, kind, &key).unwrap_err();
+        assert!(matches!(damaged, StorageError::Damaged { .. }), "{}: {damaged:?}", backend.name);
+        put_object(&storage, "a", kind, &key, b"right");
+        assert_eq!(storage.object(&a, kind, &key).unwrap().as_deref(), Some(&b"right"[..]), "{}", backend.name);
+    }
+}
+
+#[test]
+fn a_key_that_is_not_of_its_kind_names_nothing_and_cannot_be_put() {
+    let hash = key_of(ObjectKind::Attachment, "x");
+    for backend in backends() {
+        let storage = backend.writer();
+        let a = session("a");
+        let long = "x".repeat(129);
+        for kind in ObjectKind::ALL {
+            let mut bad = vec!["", ".", "..", "../a", "a/b", "a b", "caf\u{e9}", &long];
+            if kind != ObjectKind::Branch {
+                bad.extend(["x", "_x", &hash[..40], "sha256-"]);
+            }
+            for key in bad {
+                let refused = storage.put_object(&a, kind, key, b"x");
+                assert!(matches!(refused, Err(StorageError::BadKey { .. })), "{}: {kind} {key:?}", backend.name);
+                assert_eq!(storage.object(&a, kind, key).unwrap(), None, "{}: {kind} {key:?}", backend.name);
+                assert_eq!(storage.object_len(&a, kind, key).unwrap(), None, "{}: {kind} {key:?}", backend.name);
+                assert!(!storage.remove_object(&a, kind, key).unwrap(), "{}: {kind} {key:?}", backend.name);
+            }
+            assert_eq!(storage.objects(&a, kind).unwrap(), [""; 0], "{}: {kind}", backend.name);
+        }
+        for key in ["_x", "-x", ".x", "x.json", "x.info", "_tmp-x", "x.tmp", "..."] {
+            put_object(&storage, "a", ObjectKind::Branch, key, key.as_bytes());
+            let found = storage.object(&a, ObjectKind::Branch, key).unwrap();
+            assert_eq!(found.as_deref(), Some(key.as_bytes()), "{}: {key}", backend.name);
+        }
+        assert_eq!(storage.objects(&a, ObjectKind::Branch).unwrap().len(), 8, "{}", backend.name);
+    }
+}
+
+#[test]
+fn the_objects_of_a_deleted_session_are_gone_and_none_is_put() {
+    for backend in backends() {
+        for is_with_document in [true, false] {
+            let (storage, id) = (backend.writer(), if is_with_document { "a" } else { "b" });
+            if is_with_document {
+                stored(put(&storage, id, b"{}", Expected::Absent));
+            }
+            for kind in ObjectKind::ALL {
+                put_object(&storage, id, kind, &key_of(kind, "x"), b"x");
+            }
+            assert!(storage.delete_session(&session(id)).unwrap(), "{}", backend.name);
+            let check = |storage: &Arc<dyn Storage>| {
+                for kind in ObjectKind::ALL {
+                    let key = key_of(kind, "x");
+                    assert_eq!(storage.object(&session(id), kind, &key).unwrap(), None, "{}: {kind}", backend.name);
+                    assert_eq!(storage.object_len(&session(id), kind, &key).unwrap(), None, "{}", backend.name);
+                    assert_eq!(storage.objects(&session(id), kind).unwrap(), [""; 0], "{}: {kind}", backend.name);
+                    assert!(!storage.remove_object(&session(id), kind, &key).unwrap(), "{}: {kind}", backend.name);
+                    let outcome = storage.put_object(&session(id), kind, &key, b"x").unwrap();
+                    assert_eq!(outcome, PutObject::Deleted, "{}: {kind}", backend.name);
+                    assert_eq!(storage.object(&session(id), kind, &key).unwrap(), None, "{}: {kind}", backend.name);
+                }
+            };
+            check(&storage);
+            for folder in ["_attachments", "_branches"] {
+                assert!(backend.disk.stat(&backend.root.join(folder).join(id)).is_err(), "{}: {folder}", backend.name);
+            }
+            drop(storage);
+            check(&backend.writer());
+        }
     }
 }
 

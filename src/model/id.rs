@@ -10,7 +10,7 @@ use crate::limits::ID_CHARS_MAX;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{given:?} is no {kind} id: {rule}")]
 pub struct InvalidId {
-    /// `session` or `run`.
+    /// `session`, `run` or `attachment`.
     pub kind: &'static str,
     /// What was given, cut to a length that fits a message.
     pub given: String,
@@ -19,7 +19,7 @@ pub struct InvalidId {
 }
 
 impl InvalidId {
-    fn new(kind: &'static str, rule: &'static str, given: &str) -> Self {
+    pub(super) fn new(kind: &'static str, rule: &'static str, given: &str) -> Self {
         InvalidId { kind, rule, given: given.chars().take(40).collect() }
     }
 }

@@ -3,6 +3,7 @@
 //! Knows no files and no clock. Values that nobody touches stay JSON text, so that unknown keys survive as they are.
 
 mod agent;
+mod attachment;
 mod context;
 mod cursor;
 mod event;
@@ -21,6 +22,7 @@ mod text;
 mod tool;
 
 pub use agent::{AGENT_SESSION_EVENT, AgentSession};
+pub use attachment::{Attachment, AttachmentId};
 pub use context::{Context, ContextCall, ContextMessage, ToolOutcome, ToolResult};
 pub use cursor::Cursor;
 pub use event::{Event, InvalidEvent, Truth};

@@ -16,6 +16,10 @@
 //!   [`Continuation`] says that the events after `after_seq` come later, at the place of its own `order`, because another
 //!   run began in between.
 //! - A deleted session is not there, even if a crash interrupted its removal, and cannot be put or begun again.
+//! - An object beside a session (an attachment, a branch) that was put is there, whole, after a power cut, once
+//!   `put_object` has returned. Before that it is the old one, the new one or, if there was none, absent. It is deleted
+//!   with its session: after that it is not there, and a put writes nothing. Its key follows the rule of its kind; under
+//!   any other key there is nothing, and nothing can be put.
 
 use std::fmt;
 
@@ -25,7 +29,7 @@ use super::error::StorageError;
 use super::finding::Finding;
 use super::ticket::Ticket;
 use crate::format::EventRef;
-use crate::model::{Revision, RunId, SessionId};
+use crate::model::{AttachmentId, Revision, RunId, SessionId};
 
 /// A stored document.
 #[derive(Debug, Clone)]
@@ -84,6 +88,49 @@ pub enum PutOutcome {
         /// What is there, if anything.
         found: Option<Revision>,
     },
+    /// The session was deleted; nothing was written.
+    Deleted,
+}
+
+/// A kind of object that is stored beside a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ObjectKind {
+    /// The bytes of an attachment. Its key is an [`AttachmentId`].
+    Attachment,
+    /// What is known of an attachment: media type, file name, length. Its key is the same [`AttachmentId`].
+    AttachmentInfo,
+    /// Rows of the session that others took the place of. Its key follows the rule of run ids.
+    Branch,
+}
+
+impl ObjectKind {
+    /// Every kind.
+    pub const ALL: [ObjectKind; 3] = [ObjectKind::Attachment, ObjectKind::AttachmentInfo, ObjectKind::Branch];
+
+    /// Whether an object of this kind can have this key.
+    pub fn admits(self, key: &str) -> bool {
+        match self {
+            ObjectKind::Attachment | ObjectKind::AttachmentInfo => AttachmentId::parse(key).is_ok(),
+            ObjectKind::Branch => RunId::parse(key).is_ok(),
+        }
+    }
+}
+
+impl fmt::Display for ObjectKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ObjectKind::Attachment => "attachment",
+            ObjectKind::AttachmentInfo => "attachment info",
+            ObjectKind::Branch => "branch",
+        })
+    }
+}
+
+/// How a put of an object ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PutObject {
+    /// The object is stored, durably.
+    Stored,
     /// The session was deleted; nothing was written.
     Deleted,
 }
@@ -247,7 +294,7 @@ pub trait JournalBytes: Send + fmt::Debug {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, StorageError>;
 }
 
-/// A store's documents and journals.
+/// A store's documents, journals and objects beside them.
 pub trait Storage: Send + Sync + fmt::Debug {
     /// Whether anything can be written at all.
     fn can_write(&self) -> bool;
@@ -353,6 +400,28 @@ pub trait Storage: Send + Sync + fmt::Debug {
 
     /// Whether the session was deleted.
     fn is_deleted(&self, session: &SessionId) -> Result<bool, StorageError>;
+
+    /// Stores an object beside a session, in the place of the one with this key if there is one. Whether the session has a
+    /// document is not looked at. An attachment that is there with these bytes is not written again, but made durable.
+    fn put_object(
+        &self,
+        session: &SessionId,
+        kind: ObjectKind,
+        key: &str,
+        bytes: &[u8],
+    ) -> Result<PutObject, StorageError>;
+
+    /// An object beside a session. An attachment whose bytes do not have its hash is an error.
+    fn object(&self, session: &SessionId, kind: ObjectKind, key: &str) -> Result<Option<Vec<u8>>, StorageError>;
+
+    /// How many bytes an object has, without reading it; none if it is not there.
+    fn object_len(&self, session: &SessionId, kind: ObjectKind, key: &str) -> Result<Option<u64>, StorageError>;
+
+    /// The keys of a session's objects of one kind, in order.
+    fn objects(&self, session: &SessionId, kind: ObjectKind) -> Result<Vec<String>, StorageError>;
+
+    /// Removes an object, durably, and for good: it does not go to the trash. `false` if it is not there.
+    fn remove_object(&self, session: &SessionId, kind: ObjectKind, key: &str) -> Result<bool, StorageError>;
 
     /// Creates a journal, durably, so that its run id is taken from now on.
     fn create_journal(&self, session: &SessionId, run: &RunId, birth: &Birth) -> Result<OpenedJournal, StorageError>;

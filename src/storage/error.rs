@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::contract::ObjectKind;
 use super::lock::Holder;
 use crate::model::{RunId, SessionId};
 
@@ -96,6 +97,16 @@ pub enum StorageError {
         session: SessionId,
         /// The run.
         run: RunId,
+    },
+    /// A key does not follow the rule of its kind of object.
+    #[error("could not store the {kind} {key:?} of session {session}: it is not a key of that kind, choose another")]
+    BadKey {
+        /// The session.
+        session: SessionId,
+        /// The kind of object.
+        kind: ObjectKind,
+        /// What was given, cut to a length that fits a message.
+        key: String,
     },
     /// The run takes no more events, ever.
     #[error("run {run} takes no more events, because {why}: begin another run")]

@@ -1,7 +1,9 @@
 //! The only speller of file names in a data directory.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
+use super::contract::ObjectKind;
 use crate::model::{RunId, SessionId};
 
 /// Where everything lies in a data directory.
@@ -16,7 +18,11 @@ pub(super) const TEMP_PREFIX: &str = "_tmp-";
 /// What lies in the data directory beside the documents.
 const WITHHELD_LIST: &str = "withheld";
 const OUR_FILES: [&str; 4] = ["_lastword.json", "_sessions.index", "_run_order", "_lock"];
-const OUR_DIRECTORIES: [&str; 6] = ["_run_journal", "_commit_log", "_tombstones", "_trash", "_kept", "_groups"];
+const OUR_DIRECTORIES: [&str; 8] =
+    ["_run_journal", "_commit_log", "_tombstones", "_trash", "_kept", "_groups", "_attachments", "_branches"];
+
+/// How the first `_` of a session id is spelt in names. What begins with `_` itself is ours.
+const LEADING_UNDERSCORE: &str = "%5F";
 
 /// The same for a repair: what such a file holds is still elsewhere, whatever became of the repair.
 pub(super) const REPAIR_TEMP_PREFIX: &str = "_tmp-repair-";
@@ -32,24 +38,40 @@ impl Layout {
         &self.root
     }
 
+    /// How a session id is spelt in the names of files and directories.
+    fn name_of(session: &SessionId) -> Cow<'_, str> {
+        match session.as_str().strip_prefix('_') {
+            Some(rest) => Cow::Owned(format!("{LEADING_UNDERSCORE}{rest}")),
+            None => Cow::Borrowed(session.as_str()),
+        }
+    }
+
+    /// The session that has its parts in directories of this name.
+    pub fn session_of_directory(name: &str) -> Option<SessionId> {
+        match name.strip_prefix(LEADING_UNDERSCORE) {
+            Some(rest) => SessionId::parse(&format!("_{rest}")).ok(),
+            None => SessionId::parse(name).ok().filter(|_| !name.starts_with('_')),
+        }
+    }
+
     /// A session's sidecar.
     pub fn sidecar(&self, session: &SessionId) -> PathBuf {
-        self.root.join(format!("{session}.json"))
+        self.root.join(format!("{}.json", Self::name_of(session)))
     }
 
     /// The backup that the reference program may have left beside a sidecar.
     pub fn backup(&self, session: &SessionId) -> PathBuf {
-        self.root.join(format!("{session}.json.bak"))
+        self.root.join(format!("{}.json.bak", Self::name_of(session)))
     }
 
     /// The transcript that an agent keeps of a session in a folder of its own.
     pub fn core_transcript(folder: &Path, session: &SessionId) -> PathBuf {
-        folder.join(format!("session_{session}.json"))
+        folder.join(format!("session_{}.json", Self::name_of(session)))
     }
 
     /// The session whose sidecar has this file name.
     pub fn session_of(name: &str) -> Option<SessionId> {
-        SessionId::parse(name.strip_suffix(".json")?).ok()
+        Layout::session_of_directory(name.strip_suffix(".json")?)
     }
 
     /// The session whose backup has this file name.
@@ -74,6 +96,7 @@ impl Layout {
     /// Backups, lists and configurations of others are not, nor is any other file that lies there.
     pub fn is_our_file(relative: &Path) -> bool {
         let is_our_temp = |name: &str| name.starts_with(TEMP_PREFIX) && Layout::is_temp(name);
+        let is_key = |kind, name: &str| Layout::key_of_object(kind, name).is_some();
         match *names_in(relative) {
             [name] => OUR_FILES.contains(&name) || Layout::session_of(name).is_some() || is_our_temp(name),
             ["_run_journal", _, name] => {
@@ -84,6 +107,10 @@ impl Layout {
             }
             ["_commit_log", name] => Layout::segment_index_of(name).is_some() || name == WITHHELD_LIST,
             ["_tombstones", name] => Layout::session_of(name).is_some(),
+            ["_attachments", _, name] => {
+                is_key(ObjectKind::Attachment, name) || is_key(ObjectKind::AttachmentInfo, name) || is_our_temp(name)
+            }
+            ["_branches", _, name] => is_key(ObjectKind::Branch, name) || is_our_temp(name),
             ["_groups" | "_kept" | "_trash", ..] => true,
             _ => false,
         }
@@ -94,7 +121,7 @@ impl Layout {
         match *names_in(relative) {
             ["."] => true,
             [name] => OUR_DIRECTORIES.contains(&name),
-            ["_run_journal", session] => SessionId::parse(session).is_ok(),
+            ["_run_journal" | "_attachments" | "_branches", session] => Layout::session_of_directory(session).is_some(),
             ["_groups" | "_kept" | "_trash", ..] => true,
             _ => false,
         }
@@ -127,7 +154,7 @@ impl Layout {
 
     /// The folder of a session's journals.
     pub fn journals_of(&self, session: &SessionId) -> PathBuf {
-        self.journals().join(session.as_str())
+        self.journals().join(&*Self::name_of(session))
     }
 
     /// A run's journal.
@@ -223,7 +250,7 @@ impl Layout {
 
     /// What says that this session was deleted.
     pub fn tombstone(&self, session: &SessionId) -> PathBuf {
-        self.tombstones().join(format!("{session}.json"))
+        self.tombstones().join(format!("{}.json", Self::name_of(session)))
     }
 
     /// The folder of what was deleted.
@@ -233,7 +260,32 @@ impl Layout {
 
     /// Where the parts of a deleted session go.
     pub fn trash_of(&self, session: &SessionId, generation: &str) -> PathBuf {
-        self.trash().join(format!("{session}.{generation}"))
+        self.trash().join(format!("{}.{generation}", Self::name_of(session)))
+    }
+
+    /// The directories that hold a directory for each session, all of which is deleted with it.
+    pub fn directories_of_sessions(&self) -> [PathBuf; 3] {
+        [self.journals(), self.root.join("_attachments"), self.root.join("_branches")]
+    }
+
+    /// The directory of a session's objects of one kind.
+    pub fn objects_of(&self, session: &SessionId, kind: ObjectKind) -> PathBuf {
+        let above = match kind {
+            ObjectKind::Attachment | ObjectKind::AttachmentInfo => "_attachments",
+            ObjectKind::Branch => "_branches",
+        };
+        self.root.join(above).join(&*Self::name_of(session))
+    }
+
+    /// An object; none if its kind cannot have this key.
+    pub fn object(&self, session: &SessionId, kind: ObjectKind, key: &str) -> Option<PathBuf> {
+        let name = kind.admits(key).then(|| format!("{key}{}", suffix_of(kind)))?;
+        Some(self.objects_of(session, kind).join(name))
+    }
+
+    /// The key of the object of this kind that has this file name.
+    pub fn key_of_object(kind: ObjectKind, name: &str) -> Option<&str> {
+        name.strip_suffix(suffix_of(kind)).filter(|key| kind.admits(key))
     }
 
     /// The folder of versions and fragments that something replaced.
@@ -243,7 +295,7 @@ impl Layout {
 
     /// What was kept of this session.
     pub fn kept_of(&self, session: &SessionId) -> PathBuf {
-        self.kept().join(session.as_str())
+        self.kept().join(&*Self::name_of(session))
     }
 
     /// Acknowledged lines of a journal that cannot be written.
@@ -259,6 +311,15 @@ impl Layout {
     /// The list of the runs with such lines.
     pub fn withheld_list(&self) -> PathBuf {
         self.commit_log().join(WITHHELD_LIST)
+    }
+}
+
+/// How the files of a kind of object end.
+fn suffix_of(kind: ObjectKind) -> &'static str {
+    match kind {
+        ObjectKind::Attachment => "",
+        ObjectKind::AttachmentInfo => ".info",
+        ObjectKind::Branch => ".json",
     }
 }
 

@@ -24,7 +24,7 @@ mod ticket;
 pub use commit::CommitOptions;
 pub use contract::{
     AppendFailure, Birth, Continuation, Document, DocumentEntry, DocumentHead, Durability, Expected, JournalBytes,
-    JournalWriter, OpenedJournal, ProcessGroup, Put, PutOutcome, Seal, Storage, Tail,
+    JournalWriter, ObjectKind, OpenedJournal, ProcessGroup, Put, PutObject, PutOutcome, Seal, Storage, Tail,
 };
 pub use disk::{Access, DirEntry, Disk, DiskDir, DiskFile, DiskLock, FileKind, FileStat, SharedDisk};
 pub use error::StorageError;

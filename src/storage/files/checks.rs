@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 
+use super::FileStorage;
+use super::identity::{FORMAT_VERSION, Identity};
 use super::log_scan::{LogContents, LogScan};
 use super::replay::Patch;
 use super::trash::Tombstone;
 use super::withheld::{Records, RunKey};
 use super::write::{open_plain, read_small};
-use super::{FORMAT_VERSION, FileStorage, Identity};
 use crate::model::{RunId, SessionId};
 use crate::storage::disk::{DiskFile, read_full};
 use crate::storage::error::{StorageError, with_cause};

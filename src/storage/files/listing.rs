@@ -144,7 +144,7 @@ impl FileStorage {
         for (entry, stat) in or_trouble(&mut found.troubles, &self.layout, above, self.look_into(above)) {
             let path = above.join(&entry.name);
             self.note_stray(&mut found.strays, &folder, &entry, &stat);
-            let session = SessionId::parse(&entry.name).ok().filter(|_| entry.is_dir);
+            let session = Layout::session_of_directory(&entry.name).filter(|_| entry.is_dir);
             found.note_session(session, deleted, self.layout.relative(&path));
         }
     }

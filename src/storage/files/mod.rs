@@ -3,11 +3,13 @@
 mod checks;
 mod documents;
 mod groups;
+mod identity;
 mod index;
 mod journals;
 mod lease;
 mod listing;
 mod log_scan;
+mod objects;
 mod options;
 mod order;
 mod overlay;
@@ -29,7 +31,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::sync::{Mutex, MutexGuard};
-use serde::{Deserialize, Serialize};
 
 pub use self::checks::{IdentityFound, LogFound};
 use self::documents::{is_revision_of, revision_of};
@@ -47,8 +48,8 @@ use self::withheld::{RunKey, Withheld};
 use self::write::Stamp;
 use super::commit::{CommitOptions, Committer, Latch, Parts};
 use super::contract::{
-    Birth, Continuation, Document, DocumentEntry, DocumentHead, Durability, JournalBytes, OpenedJournal, ProcessGroup,
-    Put, PutOutcome, Storage,
+    Birth, Continuation, Document, DocumentEntry, DocumentHead, Durability, JournalBytes, ObjectKind, OpenedJournal,
+    ProcessGroup, Put, PutObject, PutOutcome, Storage,
 };
 use super::directories::{Directories, create_root};
 use super::disk::{Disk, FileStat, SharedDisk};
@@ -61,9 +62,6 @@ use crate::entropy::{Entropy, uuid4};
 use crate::limits::LEFT_JOURNALS;
 use crate::meter::Meter;
 use crate::model::{Revision, RunId, SessionId};
-
-/// The newest format that this program knows.
-const FORMAT_VERSION: u32 = 1;
 
 /// How many documents can be put at the same time without waiting for each other, more or less.
 const PUT_GATES: usize = 64;
@@ -108,13 +106,6 @@ pub struct FileStorage {
     /// Whether another program's list of the sessions is known to be out of the way.
     is_listed_by_us: AtomicBool,
     lock: Option<Arc<WriterLock>>,
-}
-
-/// The contents of `_lastword.json`.
-#[derive(Debug, Serialize, Deserialize)]
-struct Identity {
-    store: String,
-    format: u32,
 }
 
 impl FileStorage {
@@ -248,36 +239,6 @@ impl FileStorage {
             return Err(StorageError::NetworkFileSystem { path: root.to_owned(), kind });
         }
         WriterLock::take(&self.disk, &self.layout, self.clock.now(), durability)
-    }
-
-    /// The store's uuid; none for a reader that cannot tell.
-    fn check_identity(&self) -> Result<Option<String>, StorageError> {
-        let path = self.layout.identity();
-        let found = match write::read_small::<Identity>(&*self.disk, &path) {
-            Err(_) | Ok(None) if self.lock.is_none() => {
-                let store = store_of_log(&*self.disk, &self.layout).unwrap_or_default();
-                store.map(|store| Identity { store, format: FORMAT_VERSION })
-            }
-            Err(StorageError::Damaged { .. } | StorageError::TooLarge { .. }) if self.purpose == Purpose::Repair => {
-                self.keep_identity()?;
-                None
-            }
-            found => found?,
-        };
-        match found {
-            Some(found) if found.format > FORMAT_VERSION && self.lock.is_some() => {
-                Err(StorageError::NewerFormat { path, version: found.format, known: FORMAT_VERSION })
-            }
-            None if self.lock.is_some() => {
-                // A log that was left without it tells whose it is; with another uuid it would not be replayed.
-                let store = store_of_log(&*self.disk, &self.layout)?;
-                let store = store.unwrap_or_else(|| uuid4(&*self.entropy));
-                let identity = Identity { store, format: FORMAT_VERSION };
-                self.replace(&path, &write::to_json_line(&identity))?;
-                Ok(Some(identity.store))
-            }
-            found => Ok(found.map(|found| found.store)),
-        }
     }
 
     /// Removes what earlier writers had not finished writing, and finishes what they had not finished deleting.
@@ -511,6 +472,34 @@ impl Storage for FileStorage {
         }
         let path = self.layout.tombstone(session);
         Ok(optional(self.disk.stat(&path)).attempt("look at", &path)?.is_some())
+    }
+
+    fn put_object(
+        &self,
+        session: &SessionId,
+        kind: ObjectKind,
+        key: &str,
+        bytes: &[u8],
+    ) -> Result<PutObject, StorageError> {
+        self.must_write()?;
+        self.write_object(session, kind, key, bytes)
+    }
+
+    fn object(&self, session: &SessionId, kind: ObjectKind, key: &str) -> Result<Option<Vec<u8>>, StorageError> {
+        self.read_object(session, kind, key)
+    }
+
+    fn object_len(&self, session: &SessionId, kind: ObjectKind, key: &str) -> Result<Option<u64>, StorageError> {
+        self.stat_object(session, kind, key)
+    }
+
+    fn objects(&self, session: &SessionId, kind: ObjectKind) -> Result<Vec<String>, StorageError> {
+        self.list_objects(session, kind)
+    }
+
+    fn remove_object(&self, session: &SessionId, kind: ObjectKind, key: &str) -> Result<bool, StorageError> {
+        self.must_write()?;
+        self.unlink_object(session, kind, key)
     }
 
     fn create_journal(&self, session: &SessionId, run: &RunId, birth: &Birth) -> Result<OpenedJournal, StorageError> {

@@ -154,7 +154,7 @@ impl OrderSearch<'_> {
         let names = self.read_or_pass(optional(disk.read_dir(&folder)).attempt("list", &folder))?;
         let is_directory = |entry: &DirEntry| entry.is_dir || entry.is_link;
         for entry in names.unwrap_or_default().into_iter().filter(is_directory) {
-            if let Ok(session) = SessionId::parse(&entry.name) {
+            if let Some(session) = Layout::session_of_directory(&entry.name) {
                 self.visit_records(&session)?;
             }
         }

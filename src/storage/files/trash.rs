@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{FileStorage, Purpose, Storage, write};
 use crate::entropy::uuid4;
 use crate::model::{RunId, SessionId};
-use crate::storage::contract::Birth;
+use crate::storage::contract::{Birth, ObjectKind};
 use crate::storage::disk::DirEntry;
 use crate::storage::error::{Attempt, StorageError, optional, with_cause};
 use crate::storage::finding::Finding;
@@ -52,7 +52,8 @@ impl FileStorage {
     }
 
     fn has_parts(&self, session: &SessionId) -> Result<bool, StorageError> {
-        for path in [self.layout.sidecar(session), self.layout.journals_of(session)] {
+        let objects = [ObjectKind::Attachment, ObjectKind::Branch].map(|kind| self.layout.objects_of(session, kind));
+        for path in [self.layout.sidecar(session), self.layout.journals_of(session)].into_iter().chain(objects) {
             if optional(self.disk.stat(&path)).attempt("look at", &path)?.is_some() {
                 return Ok(true);
             }
@@ -65,6 +66,8 @@ impl FileStorage {
         self.ensure_dirs(&folder)?;
         let parts = [
             (self.layout.journals_of(session), "run_journal"),
+            (self.layout.objects_of(session, ObjectKind::Attachment), "attachments"),
+            (self.layout.objects_of(session, ObjectKind::Branch), "branches"),
             (self.layout.backup(session), "session.json.bak"),
             (self.layout.sidecar(session), "session.json"),
         ];
@@ -99,17 +102,16 @@ impl FileStorage {
         if deleted.is_empty() {
             return Ok(findings);
         }
-        let journals = self.layout.journals();
-        let with_journals = match optional(self.disk.read_dir(&journals)).attempt("list", &journals) {
-            Err(error) if error.is_of_one_object() => {
-                findings.push(self.trouble(&journals, &error));
-                Vec::new()
+        let mut with_parts = Vec::new();
+        for folder in self.layout.directories_of_sessions() {
+            match optional(self.disk.read_dir(&folder)).attempt("list", &folder) {
+                Err(error) if error.is_of_one_object() => findings.push(self.trouble(&folder, &error)),
+                names => with_parts.extend(names?.unwrap_or_default()),
             }
-            names => names?.unwrap_or_default(),
-        };
+        }
         let of_name = |name: &str| Layout::session_of(name).or_else(|| Layout::session_of_backup(name));
         let left = root_names.iter().filter_map(|entry| of_name(&entry.name));
-        let left = left.chain(with_journals.iter().filter_map(|entry| SessionId::parse(&entry.name).ok()));
+        let left = left.chain(with_parts.iter().filter_map(|entry| Layout::session_of_directory(&entry.name)));
         for session in left.filter(|session| deleted.contains(session)).collect::<BTreeSet<_>>() {
             match self.finish_deletion(&session) {
                 Err(error) if error.is_of_one_object() => findings.push(self.leftover(&session, &error)),

@@ -225,7 +225,7 @@ impl FileStorage {
         };
         let mut found = Vec::new();
         for entry in names(&self.layout.kept())?.into_iter().filter(|entry| entry.is_dir) {
-            let Ok(session) = SessionId::parse(&entry.name) else { continue };
+            let Some(session) = Layout::session_of_directory(&entry.name) else { continue };
             let runs = names(&self.layout.kept_of(&session))?;
             let runs = runs.iter().filter_map(|entry| Layout::run_of_kept_records(&entry.name));
             found.extend(runs.map(|run| (session.clone(), run)));

@@ -52,16 +52,30 @@ pub(super) fn place(
     bytes: &[u8],
     stamp: Option<Stamp>,
 ) -> Result<FileStat, StorageError> {
+    let stat = create(disk, temp, bytes, stamp)?;
+    name(disk, temp, path)?;
+    Ok(stat)
+}
+
+/// The first half of [`place`]: a temp file that is whole and durable, but for its name.
+pub(super) fn create(
+    disk: &dyn Disk,
+    temp: &Path,
+    bytes: &[u8],
+    stamp: Option<Stamp>,
+) -> Result<FileStat, StorageError> {
     let file = disk.open(temp, Access::CreateNew).attempt("create", temp)?;
-    let stat = fill(&*file, temp, bytes, stamp).and_then(|stat| {
-        disk.rename(temp, path).attempt("replace", path)?;
-        Ok(stat)
-    });
-    if stat.is_err() {
-        // The failure is what the caller must hear of; a temp file that stays does no harm.
-        let _ = disk.remove_file(temp);
-    }
-    stat
+    fill(&*file, temp, bytes, stamp).inspect_err(|_| discard(disk, temp))
+}
+
+/// The second half of [`place`].
+pub(super) fn name(disk: &dyn Disk, temp: &Path, path: &Path) -> Result<(), StorageError> {
+    disk.rename(temp, path).attempt("replace", path).inspect_err(|_| discard(disk, temp))
+}
+
+/// Removes a temp file after a failure. That failure is what the caller must hear of; a temp file that stays does no harm.
+pub(super) fn discard(disk: &dyn Disk, temp: &Path) {
+    let _ = disk.remove_file(temp);
 }
 
 /// The same for what nobody relies on: after a power cut it is the old file, the new one, or a torn one.
@@ -69,10 +83,7 @@ pub(super) fn replace_unsynced(disk: &dyn Disk, temp: &Path, path: &Path, bytes:
     let file = disk.open(temp, Access::CreateNew).attempt("create", temp)?;
     let written = write_full(&*file, bytes, 0).map_err(|(_, cause)| StorageError::io("write", temp, cause));
     let replaced = written.and_then(|()| disk.rename(temp, path).attempt("replace", path));
-    if replaced.is_err() {
-        let _ = disk.remove_file(temp);
-    }
-    replaced
+    replaced.inspect_err(|_| discard(disk, temp))
 }
 
 fn fill(file: &dyn DiskFile, path: &Path, bytes: &[u8], stamp: Option<Stamp>) -> Result<FileStat, StorageError> {
