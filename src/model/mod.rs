@@ -4,6 +4,7 @@
 
 mod agent;
 mod attachment;
+mod branch;
 mod context;
 mod cursor;
 mod event;
@@ -12,6 +13,7 @@ mod fold_limit;
 mod id;
 mod json;
 pub mod marker;
+pub mod message_id;
 mod moment;
 mod row;
 mod run_end;
@@ -20,9 +22,12 @@ mod session;
 mod summary;
 mod text;
 mod tool;
+mod turn_note;
 
 pub use agent::{AGENT_SESSION_EVENT, AgentSession};
 pub use attachment::{Attachment, AttachmentId};
+pub(crate) use branch::fingerprint;
+pub use branch::{Branch, BranchSummary, Cut};
 pub use context::{Context, ContextCall, ContextMessage, ToolOutcome, ToolResult};
 pub use cursor::Cursor;
 pub use event::{Event, InvalidEvent, Truth};
@@ -39,3 +44,4 @@ pub use session::{List, Metadata, NotAList, PendingTurn, Revision, Session};
 pub use summary::{SessionState, Summary};
 pub use text::{is_blank, is_truthy, normal_form, python_text, trim};
 pub use tool::ToolCard;
+pub use turn_note::{BranchReason, ReplacedTurn, TurnNote};

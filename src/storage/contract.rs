@@ -29,7 +29,7 @@ use super::error::StorageError;
 use super::finding::Finding;
 use super::ticket::Ticket;
 use crate::format::EventRef;
-use crate::model::{AttachmentId, Revision, RunId, SessionId};
+use crate::model::{AttachmentId, Revision, RunId, SessionId, TurnNote};
 
 /// A stored document.
 #[derive(Debug, Clone)]
@@ -147,7 +147,7 @@ pub enum Durability {
 }
 
 /// What is noted of a run when its journal is created, and what became of it since. [`Storage::create_journal`] stores the
-/// first three; the others are what [`Storage::birth`] reports.
+/// first three and the turn; the others are what [`Storage::birth`] reports.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Birth {
     /// When it began, in seconds.
@@ -156,6 +156,8 @@ pub struct Birth {
     pub lease_seconds: Option<f64>,
     /// The place of its first segment in the session's stream; none for runs that were begun without a number.
     pub order: Option<u64>,
+    /// What is noted of the turn that it answers; none for runs of earlier versions and turns without any such note.
+    pub turn: Option<TurnNote>,
     /// The places of its later segments, by rising `after_seq` and `order`.
     pub continued: Vec<Continuation>,
     /// Whether it may take more events. `false` if its journal was removed or its record closed, or if the machine was

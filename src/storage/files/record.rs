@@ -12,7 +12,7 @@ use super::FileStorage;
 use super::write::open_plain;
 use crate::format::{checksum_of, with_checksum};
 use crate::limits::RECORD_BYTES_MAX;
-use crate::model::{RunId, SessionId};
+use crate::model::{RunId, SessionId, TurnNote};
 use crate::storage::contract::{Birth, Continuation};
 use crate::storage::disk::Disk;
 use crate::storage::error::{Attempt, StorageError};
@@ -47,6 +47,9 @@ pub(super) struct RunRecord {
     /// The places of its later segments, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) continued: Vec<Continuation>,
+    /// What is noted of the turn that the run answers. Absent where there is nothing to note.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) turn: Option<TurnNote>,
 }
 
 /// The keys of records that were written before they had a checksum.
@@ -110,6 +113,7 @@ impl FileStorage {
             foreign_until: Some(0),
             order: birth.order,
             continued: Vec::new(),
+            turn: birth.turn.clone(),
         }
     }
 
@@ -129,6 +133,7 @@ impl FileStorage {
             takes_appends: !self.is_taken_by(&record),
             renewed_at,
             continued: record.continued,
+            turn: record.turn,
         }))
     }
 

@@ -1,0 +1,236 @@
+//! Rows beside the transcript: taken out of it from one row on, to be kept, listed, and put back in their place.
+
+use super::json::Object;
+use super::row::Row;
+use super::session::{List, NotAList, Session};
+use super::text::trim;
+use super::tool::ToolCard;
+use super::turn_note::BranchReason;
+
+/// The end of a transcript, cut off: rows, their tool cards, and the rows of the model's own view that go with them. JSON
+/// texts, as they stood.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Cut {
+    /// The place of the first row.
+    pub at_row: usize,
+    /// The fingerprint of the conversation before it.
+    pub after: String,
+    /// The rows.
+    pub rows: Vec<String>,
+    /// The tool cards of these rows. Their row numbers count from the transcript's first row.
+    pub tool_calls: Vec<String>,
+    /// The rows of `context_messages` that go with them.
+    pub context_messages: Vec<String>,
+    /// How many rows of `context_messages` stayed.
+    pub context_at: usize,
+}
+
+/// A cut that is stored beside its session.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Branch {
+    /// Its id.
+    pub branch_id: String,
+    /// The run that answered its first turn.
+    pub run_id: Option<String>,
+    /// The rows.
+    pub cut: Cut,
+    /// Of an attempt that failed: the fingerprint of the rows that stayed in its place.
+    pub beside: Option<String>,
+    /// When that was, in seconds.
+    pub replaced_at: f64,
+    /// Why.
+    pub reason: BranchReason,
+}
+
+/// A branch in a list of them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BranchSummary {
+    /// Its id.
+    pub branch_id: String,
+    /// The run that answered its first turn.
+    pub run_id: Option<String>,
+    /// The place of its first row in the transcript.
+    pub at_row: usize,
+    /// How many rows it has.
+    pub rows: usize,
+    /// When it left the transcript or was kept out of it, in seconds.
+    pub replaced_at: f64,
+    /// Why.
+    pub reason: BranchReason,
+}
+
+impl Cut {
+    /// Takes the rows from this place on out of a session.
+    pub fn take(session: &mut Session, at_row: usize) -> Result<Cut, NotAList> {
+        let context_at = context_place(session, at_row);
+        let from = |list, at| session.texts(list).skip(at).map(str::to_owned).collect::<Vec<String>>();
+        let (rows, context_messages) = (from(List::Messages, at_row), from(List::ContextMessages, context_at));
+        let after = fingerprint(session.messages().take(at_row));
+        let (tool_calls, kept): (Vec<&str>, Vec<&str>) = session.texts(List::ToolCalls).partition(is_of_rows(at_row));
+        let (tool_calls, kept) = (owned(tool_calls), owned(kept));
+        if !tool_calls.is_empty() {
+            session.truncate(List::ToolCalls, 0)?;
+            kept.iter().try_for_each(|card| session.push_item(List::ToolCalls, card))?;
+        }
+        if !context_messages.is_empty() {
+            session.truncate(List::ContextMessages, context_at)?;
+        }
+        session.truncate(List::Messages, at_row)?;
+        Ok(Cut { at_row, after, rows, tool_calls, context_messages, context_at })
+    }
+
+    /// Puts the rows at the end of a session that was cut at their place.
+    pub fn attach(&self, session: &mut Session) -> Result<(), NotAList> {
+        let first = session.len(List::Messages);
+        // The model is shown the transcript, unless its own view can be had whole.
+        if self.context_at != session.len(List::ContextMessages) && !session.is_empty(List::ContextMessages) {
+            session.truncate(List::ContextMessages, 0)?;
+        }
+        if self.context_at == session.len(List::ContextMessages) {
+            self.context_messages.iter().try_for_each(|row| session.push_item(List::ContextMessages, row))?;
+        }
+        self.rows.iter().try_for_each(|row| session.push_item(List::Messages, row))?;
+        self.tool_calls.iter().try_for_each(|card| session.push_item(List::ToolCalls, &self.moved(card, first)))
+    }
+
+    /// A card that points at its row, wherever the rows stand now.
+    fn moved(&self, card: &str, first: usize) -> String {
+        let mut parsed = ToolCard::parse(card);
+        match parsed.row_index() {
+            Some(index) if first != self.at_row => {
+                parsed.set_row_index((index + first).saturating_sub(self.at_row));
+                parsed.fields().to_json()
+            }
+            _ => card.to_owned(),
+        }
+    }
+
+    /// Where the rows belong in a session: after the same conversation. Markers may have come or gone there; nothing if it is
+    /// another conversation.
+    pub fn place_in(&self, session: &Session) -> Option<usize> {
+        let mut print = Fingerprint::default();
+        let mut places = vec![(0, print)];
+        places.extend(session.messages().zip(1..).map(|(row, next)| {
+            print.add(&row);
+            (next, print)
+        }));
+        let mut fitting = places.into_iter().filter(|(_, print)| print.to_string() == self.after).map(|(at, _)| at);
+        let first = fitting.next()?;
+        Some(fitting.fold(first, |best, at| if best == self.at_row { best } else { at }))
+    }
+
+    /// Whether exactly these rows stand at this place of the transcript.
+    pub fn stands_at(&self, session: &Session, place: usize) -> bool {
+        let rows = session.texts(List::Messages).skip(place).map(Object::parse);
+        self.rows.len() <= session.len(List::Messages).saturating_sub(place)
+            && self.rows.iter().map(|row| Object::parse(row)).zip(rows).all(|(known, found)| known == found)
+    }
+
+    /// What tells these rows from others.
+    pub fn fingerprint(&self) -> String {
+        fingerprint(self.rows.iter().map(|row| Row::parse(row)))
+    }
+
+    /// The run that answered the first turn.
+    pub fn run(&self) -> Option<String> {
+        let mut rows = self.rows.iter().map(|row| Row::parse(row));
+        let first = rows.next()?;
+        let answer = rows.take_while(|row| row.role() != "user").find_map(|row| row.run().map(|run| run.into_owned()));
+        first.run().map(|run| run.into_owned()).or(answer).filter(|run| !run.is_empty())
+    }
+}
+
+impl Branch {
+    /// The rows as they are stored under an id.
+    pub fn new(branch_id: &str, cut: Cut, reason: BranchReason, replaced_at: f64) -> Self {
+        Branch { branch_id: branch_id.to_owned(), run_id: cut.run(), cut, beside: None, replaced_at, reason }
+    }
+
+    /// The same rows under an id that follows from them, so that a repeat stores them once.
+    pub fn named_by_rows(cut: Cut, reason: BranchReason, replaced_at: f64) -> Self {
+        let mut print = Fingerprint::default();
+        cut.rows.iter().for_each(|row| print.add_text(row));
+        let branch_id = format!("rows-{}-{print}", cut.at_row);
+        Branch::new(&branch_id, cut, reason, replaced_at)
+    }
+
+    /// As it is listed.
+    pub fn summary(&self) -> BranchSummary {
+        BranchSummary {
+            branch_id: self.branch_id.clone(),
+            run_id: self.run_id.clone(),
+            at_row: self.cut.at_row,
+            rows: self.cut.rows.len(),
+            replaced_at: self.replaced_at,
+            reason: self.reason,
+        }
+    }
+}
+
+fn owned(texts: Vec<&str>) -> Vec<String> {
+    texts.into_iter().map(str::to_owned).collect()
+}
+
+fn is_of_rows(at_row: usize) -> impl Fn(&&str) -> bool {
+    move |card| ToolCard::parse(card).row_index().is_some_and(|row| row >= at_row)
+}
+
+/// Where the model's own view of the conversation has the user row of this place: as far from the end here as there, and with
+/// the same words. Where it has not, the whole view goes, and is made anew from the transcript.
+fn context_place(session: &Session, at_row: usize) -> usize {
+    if at_row >= session.len(List::Messages) {
+        return session.len(List::ContextMessages);
+    }
+    let users = |list| -> Vec<usize> {
+        let rows = session.texts(list).enumerate().filter(|(_, row)| Row::parse(row).role() == "user");
+        rows.map(|(at, _)| at).collect()
+    };
+    let nth_last = users(List::Messages).iter().filter(|at| **at >= at_row).count();
+    let users = users(List::ContextMessages);
+    let place = users.len().checked_sub(nth_last).and_then(|nth| users.get(nth).copied());
+    let words = |list, at| {
+        session.item(list, at).map(|row| trim(&Row::parse(row).content()).to_owned())
+    };
+    let is_same = |at: &usize| words(List::ContextMessages, *at) == words(List::Messages, at_row);
+    place.filter(is_same).unwrap_or(0)
+}
+
+/// What tells one conversation from another: who said what. Markers and errors are no part of it.
+pub(crate) fn fingerprint(rows: impl Iterator<Item = Row>) -> String {
+    let mut print = Fingerprint::default();
+    rows.for_each(|row| print.add(&row));
+    print.to_string()
+}
+
+/// 128 bits in two FNV-1a sums. Not against anybody who looks for a collision.
+#[derive(Clone, Copy)]
+struct Fingerprint(u64, u64);
+
+impl Default for Fingerprint {
+    fn default() -> Self {
+        Fingerprint(0xcbf2_9ce4_8422_2325, 0x6c62_272e_07bb_0142)
+    }
+}
+
+impl Fingerprint {
+    fn add(&mut self, row: &Row) {
+        if !row.is_error() {
+            self.add_text(&row.role());
+            self.add_text(&row.content());
+        }
+    }
+
+    fn add_text(&mut self, text: &str) {
+        const PRIME: u64 = 0x0100_0000_01b3;
+        for byte in text.bytes().chain([0xff]) {
+            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(PRIME);
+            self.1 = (self.1 ^ u64::from(byte)).wrapping_mul(PRIME).rotate_left(29);
+        }
+    }
+}
+
+impl std::fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:016x}{:016x}", self.0, self.1)
+    }
+}
