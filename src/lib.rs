@@ -35,13 +35,14 @@ pub use journal::{
     AppendError, Appended, Found, JournalEvent, ReadOptions, Replay, ReplayStatus, RunEvents, RunReader, RunSummary,
 };
 pub use model::{
-    Attachment, AttachmentId, Context, ContextCall, ContextMessage, Cursor, Event, List, Metadata, Revision, Row,
-    RunEnd, RunId, RunState, Session, SessionId, Summary, ToolCard, ToolOutcome, ToolResult,
+    Attachment, AttachmentId, BranchReason, BranchSummary, Context, ContextCall, ContextMessage, Cursor, Event, List,
+    Metadata, ReplacedTurn, Revision, Row, RunEnd, RunId, RunState, Session, SessionId, Summary, ToolCard, ToolOutcome,
+    ToolResult, TurnNote,
 };
 pub use recovery::RecoveryOptions;
 pub use sidecar::{SaveIntent, SaveOptions, SidecarError};
 pub use storage::{CommitOptions, Durability, Durable, Finding, StorageError, Ticket};
 pub use store::{
-    After, Again, Change, Follow, Freshness, KeptAlive, Listed, Liveness, NewSession, Options, Outcome, Page, Run,
-    Store, StoreError, UserTurn,
+    After, AskedBefore, Change, Follow, Freshness, KeptAlive, Listed, Liveness, NewSession, Options, Outcome, Page,
+    Replaces, Run, Store, StoreError, UserTurn,
 };

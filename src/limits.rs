@@ -20,6 +20,12 @@ pub const SIDECAR_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 /// Bytes of a user's message or a session's title.
 pub const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
+/// Characters of a client's id of a message.
+pub const MESSAGE_ID_CHARS_MAX: usize = 256;
+
+/// Bytes of a client's metadata of a message: it stands in the run's record.
+pub const MESSAGE_METADATA_BYTES_MAX: usize = 32 * 1024;
+
 /// Bytes of our own small files: the store's identity, the lock, a run's record, a tombstone.
 pub const RECORD_BYTES_MAX: u64 = 64 * 1024;
 

@@ -101,7 +101,7 @@ impl Ward<'_> {
                 },
             },
         };
-        Some(NewDocument { bytes, replaces: revision, codes: BTreeSet::from([code]), words })
+        Some(NewDocument { bytes, replaces: revision, codes: BTreeSet::from([code]), words, branch: None })
     }
 
     /// The same for a session of which no document knows a message.
@@ -109,7 +109,7 @@ impl Ward<'_> {
         let Broken { id, bytes, revision, code } = broken;
         let head = bytes.and_then(|bytes| salvage_session(id, &bytes)).map(|salvaged| salvaged.session);
         let (bytes, words) = self.made_from_journals(id, head, runs)?;
-        Some(NewDocument { bytes, replaces: revision, codes: BTreeSet::from([code]), words })
+        Some(NewDocument { bytes, replaces: revision, codes: BTreeSet::from([code]), words, branch: None })
     }
 
     /// The version that knows most; of those that know the same, the first. Only the best so far is held.

@@ -11,11 +11,11 @@ use super::report::Report;
 use super::rounds::{go_round, idle_scanner};
 use super::ward::{Examined, NewDocument, Treatment, Ward};
 use super::{DoctorError, look_round, open};
-use crate::format::{Scanner, read_session};
+use crate::format::{Scanner, encode_branch, read_session};
 use crate::index::Index;
 use crate::limits::SIDECAR_BYTES_MAX;
-use crate::model::{Object, RunId, SessionId};
-use crate::storage::{Expected, Mode, Put, PutOutcome, SharedDisk, with_cause};
+use crate::model::{Branch, Object, RunId, SessionId};
+use crate::storage::{Expected, Mode, ObjectKind, Put, PutOutcome, SharedDisk, with_cause};
 
 /// How often the journals of one session are looked through again because there was too much to remember.
 const ROUNDS_MAX: usize = 1_000;
@@ -306,6 +306,7 @@ impl Ward<'_> {
             return Err(format!("the new file would have {bytes} bytes, and {SIDECAR_BYTES_MAX} can be read"));
         }
         read_session(id, new.bytes.clone()).map_err(|error| format!("the new file could not be read: {error}"))?;
+        new.branch.iter().try_for_each(|branch| self.put_branch(id, branch))?;
         let kept = self.files.keep_document(id).map_err(|error| with_cause(&error))?;
         let expected = new.replaces.clone().map_or(Expected::Absent, Expected::Revision);
         match self.storage.put_document(id, &new.bytes, &Put { expected, keep_replaced: false }) {
@@ -314,6 +315,12 @@ impl Ward<'_> {
             Ok(PutOutcome::Deleted) => Err("the session was deleted".to_owned()),
             Err(error) => Err(with_cause(&error)),
         }
+    }
+
+    fn put_branch(&self, id: &SessionId, branch: &Branch) -> Result<(), String> {
+        let bytes = encode_branch(id, branch).map_err(|list| format!("`{}` holds what is not JSON", list.key()))?;
+        let put = self.storage.put_object(id, ObjectKind::Branch, &branch.branch_id, &bytes);
+        put.map(drop).map_err(|error| with_cause(&error))
     }
 
     /// What opening the directory to write it does: the log is replayed, deletions are finished, an identity is written.

@@ -9,7 +9,7 @@ use super::ward::{Examined, IndexSays, NewDocument, Treatment, Ward};
 use crate::format::{encode, read_session};
 use crate::model::fold::Folded;
 use crate::model::marker::{FoldedUpTo, folded_up_to, is_interrupted, set_folded_records};
-use crate::model::{List, NotAList, RunEnd, RunId, Session, SessionId, Summary, ToolCard};
+use crate::model::{Branch, List, NotAList, RunEnd, RunId, Session, SessionId, Summary, ToolCard, TurnNote};
 use crate::recovery::{Evidence, Facts, GivenUp, Plan, Step, Watch, given_up, hope_again, plan};
 
 /// A session, and what it should be.
@@ -24,6 +24,9 @@ pub(super) struct Transcript<'w> {
     touches: bool,
     /// Markers that gave up and are to look once more, each with its run.
     hopeful: Vec<(usize, String)>,
+    /// Whether a turn may replace another: what it replaces is stored beside the document.
+    replaces_turns: bool,
+    branch: Option<Branch>,
 }
 
 impl<'w> Transcript<'w> {
@@ -38,11 +41,14 @@ impl<'w> Transcript<'w> {
             words: Vec::new(),
             touches: false,
             hopeful: Vec::new(),
+            replaces_turns: false,
+            branch: None,
         }
     }
 
     /// Says what is wrong with it and what a repair would make of it.
     pub(super) fn examine(mut self, told: &mut Examined) {
+        self.replaces_turns = true;
         self.check_id(told);
         self.check_count(told);
         self.check_rows(told);
@@ -253,7 +259,9 @@ impl<'w> Transcript<'w> {
         }
         let wants_core = pending.is_some() && self.before.is_empty(List::Messages);
         let core = || self.ward.storage.core_transcript(&self.id).ok().flatten();
+        let turn = self.turn_note();
         let facts = Facts {
+            turn: &turn,
             now: self.ward.now,
             process_began: self.ward.now,
             options: &self.ward.options.recovery,
@@ -268,6 +276,14 @@ impl<'w> Transcript<'w> {
         let settled = plan.steps.iter().map(|(run, _)| run.clone()).collect();
         self.take_over(plan);
         settled
+    }
+
+    /// What is noted of the pending turn. A record that cannot be read notes nothing.
+    fn turn_note(&self) -> TurnNote {
+        let run = self.before.active_run().and_then(|run| RunId::parse(&run).ok());
+        let birth = run.and_then(|run| self.ward.storage.birth(&self.id, &run).ok().flatten());
+        let note = birth.and_then(|birth| birth.turn).unwrap_or_default();
+        TurnNote { replaces: note.replaces.filter(|_| self.replaces_turns), ..note }
     }
 
     fn hopeful_session(&self) -> Result<Session, NotAList> {
@@ -299,6 +315,7 @@ impl<'w> Transcript<'w> {
         }
         self.touches |= plan.touches;
         self.after = plan.session;
+        self.branch = plan.branch;
     }
 
     /// Cards that point at no answer.
@@ -389,7 +406,13 @@ impl<'w> Transcript<'w> {
         }
         let bytes = encode(&self.after).bytes().to_vec();
         let replaces = self.before.revision().cloned();
-        Some(Treatment::Document(NewDocument { bytes, replaces, codes: self.codes, words: self.words }))
+        Some(Treatment::Document(NewDocument {
+            bytes,
+            replaces,
+            codes: self.codes,
+            words: self.words,
+            branch: self.branch,
+        }))
     }
 }
 

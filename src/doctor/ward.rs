@@ -11,7 +11,7 @@ use super::rewrite::Cure;
 use crate::clock::Timestamp;
 use crate::format::read_index_lines;
 use crate::limits::SIDECAR_BYTES_MAX;
-use crate::model::{Revision, Session, SessionId, Summary};
+use crate::model::{Branch, Revision, Session, SessionId, Summary};
 use crate::recovery::{Evidence, fold_limit, look_within};
 use crate::storage::{FileStorage, Storage, StorageError};
 
@@ -117,6 +117,8 @@ pub(super) struct NewDocument {
     pub(super) codes: BTreeSet<Code>,
     /// What that means.
     pub(super) words: Vec<String>,
+    /// Rows that leave the document, or never come into it: stored before it.
+    pub(super) branch: Option<Branch>,
 }
 
 /// What an examination of one session, or of the directory itself, gave.

@@ -1,6 +1,7 @@
 //! Bytes to model and back: journal lines with their checksums, sidecars, the index, the commit log,
 //! events sent over HTTP. Pure: no files, no clock.
 
+mod branch;
 mod checksum;
 pub mod commit;
 mod encode;
@@ -12,6 +13,7 @@ mod sidecar;
 pub mod sse;
 mod walk;
 
+pub use branch::{encode_branch, read_branch};
 pub use checksum::with_checksum_restored;
 pub(crate) use checksum::{checksum_of, with_checksum};
 pub use encode::LineEncoder;

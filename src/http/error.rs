@@ -132,7 +132,7 @@ fn status_of(code: &str) -> StatusCode {
     match code {
         "not_found" => StatusCode::NOT_FOUND,
         "too_large" => StatusCode::PAYLOAD_TOO_LARGE,
-        "invalid_argument" => StatusCode::BAD_REQUEST,
+        "invalid_argument" | "unknown_message" => StatusCode::BAD_REQUEST,
         "exists" | "run_in_progress" | "refused" | "sealed" | "conflict" | "deleted" | "fenced" | "wrong_shape" => {
             StatusCode::CONFLICT
         }

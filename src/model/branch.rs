@@ -188,9 +188,7 @@ fn context_place(session: &Session, at_row: usize) -> usize {
     let nth_last = users(List::Messages).iter().filter(|at| **at >= at_row).count();
     let users = users(List::ContextMessages);
     let place = users.len().checked_sub(nth_last).and_then(|nth| users.get(nth).copied());
-    let words = |list, at| {
-        session.item(list, at).map(|row| trim(&Row::parse(row).content()).to_owned())
-    };
+    let words = |list, at| session.item(list, at).map(|row| trim(&Row::parse(row).content()).to_owned());
     let is_same = |at: &usize| words(List::ContextMessages, *at) == words(List::Messages, at_row);
     place.filter(is_same).unwrap_or(0)
 }

@@ -64,8 +64,7 @@ mod as_json {
     use serde_json::value::RawValue;
 
     pub(super) fn serialize<S: Serializer>(json: &Option<String>, to: S) -> Result<S::Ok, S::Error> {
-        let raw: Option<&RawValue> =
-            json.as_deref().map(serde_json::from_str).transpose().map_err(S::Error::custom)?;
+        let raw: Option<&RawValue> = json.as_deref().map(serde_json::from_str).transpose().map_err(S::Error::custom)?;
         raw.serialize(to)
     }
 

@@ -5,19 +5,39 @@ use super::evidence::Evidence;
 use super::finding::{final_marker, finding_of};
 use super::merge::{Merged, add_to_context, merge};
 use super::plan::{Answer, Facts, Step};
-use super::turn::{Turn, user_row};
+use super::replace::{Replacing, place_of};
+use super::turn::{Turn, note_known_message, note_message, user_row};
 use crate::clock::Timestamp;
 use crate::model::fold::Provenance;
 use crate::model::marker::{self, Finding, interrupted_marker};
-use crate::model::{List, NotAList, PendingTurn, RunEnd, Session};
+use crate::model::{Branch, List, NotAList, PendingTurn, RunEnd, Session, TurnNote};
 
-/// Folds a run that has ended into the pending turn that waits for it.
-pub fn fold_ended(session: &mut Session, run: &str, evidence: &Evidence, now: Timestamp) -> Result<(), NotAList> {
+/// Folds a run that has ended into the pending turn that waits for it. If it was to replace a turn, the one of the two that does
+/// not stand in the transcript then.
+pub fn fold_ended(
+    session: &mut Session,
+    run: &str,
+    evidence: &Evidence,
+    note: &TurnNote,
+    now: Timestamp,
+) -> Result<Option<Branch>, NotAList> {
+    let replacing = Replacing { run, evidence, note, place: place_of(session, note), now };
+    let settled = replacing.settle(session, |session| fold_turn(session, run, evidence, note, now))?;
+    Ok(settled.1)
+}
+
+fn fold_turn(
+    session: &mut Session,
+    run: &str,
+    evidence: &Evidence,
+    note: &TurnNote,
+    now: Timestamp,
+) -> Result<(), NotAList> {
     let pending = session.pending_turn();
     session.clear_pending();
     let provenance = Provenance::Live(run);
     let turn = match &pending {
-        Some(pending) => place_turn(session, pending, provenance, now)?,
+        Some(pending) => place_turn(session, pending, note, provenance, now)?,
         None => Turn::at_end(session),
     };
     merge(session, &turn, &evidence.folded, provenance, now.whole_seconds())?;
@@ -42,7 +62,7 @@ fn note_agent(session: &mut Session, turn: &Turn, evidence: &Evidence) -> Result
 pub fn keep_unanswered(session: &mut Session, now: Timestamp) -> Result<(), NotAList> {
     if let Some(pending) = session.pending_turn() {
         session.clear_pending();
-        place_turn(session, &pending, Provenance::Recovered(""), now)?;
+        place_turn(session, &pending, &TurnNote::default(), Provenance::Recovered(""), now)?;
     }
     Ok(())
 }
@@ -51,10 +71,12 @@ pub fn keep_unanswered(session: &mut Session, now: Timestamp) -> Result<(), NotA
 fn place_turn(
     session: &mut Session,
     pending: &PendingTurn,
+    note: &TurnNote,
     provenance: Provenance<'_>,
     now: Timestamp,
 ) -> Result<Turn, NotAList> {
     if let Some(turn) = Turn::of_pending(session, pending, provenance) {
+        note_known_message(session, &turn, note)?;
         return Ok(turn);
     }
     let mut row = user_row(pending, now.whole_seconds());
@@ -64,6 +86,7 @@ fn place_turn(
     if !provenance.run().is_empty() {
         row.fields_mut().set_text("_run_id", provenance.run());
     }
+    note_message(&mut row, note);
     session.push_message(&row)?;
     add_to_context(session, session.len(List::Messages), &[row])?;
     let turn = Turn::at_end(session);
@@ -86,7 +109,7 @@ pub(super) fn recover_turn(
     session.clear_pending();
     let mut turn = match core_turn {
         Some(turn) => turn,
-        None => place_turn(session, pending, provenance, *now)?,
+        None => place_turn(session, pending, facts.turn, provenance, *now)?,
     };
     let saved_error = evidence.error_row.as_ref().and_then(|error| find_error(session, &turn, error));
     turn.rows.end = saved_error.unwrap_or(turn.rows.end);

@@ -5,13 +5,14 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use super::evidence::Evidence;
+use super::evidence::{Evidence, JournalState};
 use super::pending::recover_turn;
+use super::replace::{Replacing, nth_user, place_of, place_of_nth};
 use super::retry::resolve_marker;
 use super::turn::Turn;
 use crate::clock::Timestamp;
 use crate::model::marker::{Retry, is_interrupted};
-use crate::model::{NotAList, Session};
+use crate::model::{Branch, NotAList, Session, TurnNote};
 
 /// How long recovery hopes.
 #[derive(Debug, Clone)]
@@ -45,6 +46,8 @@ pub struct Facts<'a> {
     pub options: &'a RecoveryOptions,
     /// What is known of the pending turn's run, if that turn is dead.
     pub pending: Option<Evidence>,
+    /// What that run's record notes of the turn.
+    pub turn: &'a TurnNote,
     /// The agent's own transcript, for a session that has none.
     pub core: Option<Session>,
     /// What is known of the runs that markers name. A marker whose run is not among them is left alone.
@@ -96,11 +99,14 @@ pub struct Plan {
     pub steps: Vec<(String, Step)>,
     /// Whether the session changed for its user: a dead turn came into the transcript.
     pub touches: bool,
+    /// The branch that is to be stored before the session: a turn that was replaced, or an attempt to replace it that failed.
+    pub branch: Option<Branch>,
 }
 
 /// Decides what becomes of a session; nothing if it is to stay as it is.
 pub fn plan(session: &Session, facts: &Facts<'_>) -> Result<Option<Plan>, NotAList> {
-    let mut plan = Plan { session: session.clone(), steps: Vec::new(), touches: false };
+    let mut plan = Plan { session: session.clone(), steps: Vec::new(), touches: false, branch: None };
+    let replaced = place_of(session, facts.turn).map(|place| nth_user(session, place));
     // From the last to the first, because rows are only ever added above a marker.
     let mut marked = HashSet::new();
     for at in session.messages_with("\"interrupted\"").into_iter().rev() {
@@ -113,18 +119,34 @@ pub fn plan(session: &Session, facts: &Facts<'_>) -> Result<Option<Plan>, NotALi
             _ => resolve_marker(&mut plan.session, at, facts)?,
         });
     }
-    if let (Some(evidence), Some(pending)) = (&facts.pending, session.pending_turn()) {
+    let pending = session.pending_turn().filter(|pending| !is_undecided(pending.started_at, facts));
+    if let (Some(evidence), Some(pending)) = (&facts.pending, pending) {
         let run = session.active_run().unwrap_or_default().into_owned();
         let answer = Answer { run: &run, evidence, now: facts.now };
         let step = match marked.contains(&run) && Turn::with_words(&plan.session, &pending.message).is_some() {
             // Its turn was recovered before: only the note that it waits was left behind.
             true => forget_turn(&mut plan.session),
-            false => recover_turn(&mut plan.session, &pending, &answer, facts)?,
+            false => {
+                let place = replaced.and_then(|nth| place_of_nth(&plan.session, nth));
+                let replacing = Replacing { run: &run, evidence, note: facts.turn, place, now: facts.now };
+                let recover = |session: &mut Session| recover_turn(session, &pending, &answer, facts);
+                let (step, branch) = replacing.settle(&mut plan.session, recover)?;
+                plan.branch = branch;
+                step
+            }
         };
         plan.steps.push((run, step));
         plan.touches = true;
     }
     Ok((!plan.steps.is_empty()).then_some(plan))
+}
+
+/// Whether a run that replaces a turn cannot be decided now, because its journal cannot be read. It may have ended well. A turn
+/// for which that lasts too long is decided without it.
+fn is_undecided(began: Option<f64>, facts: &Facts<'_>) -> bool {
+    let is_unreadable = facts.pending.as_ref().is_some_and(|evidence| evidence.journal == JournalState::Unreadable);
+    let age = began.map_or(f64::INFINITY, |began| facts.now.seconds() - began);
+    facts.turn.replaces.is_some() && is_unreadable && age < facts.options.give_up_after.as_secs_f64()
 }
 
 fn forget_turn(session: &mut Session) -> Step {

@@ -170,9 +170,10 @@ pub fn is_shown(session: &Session, branch: &Branch) -> bool {
     let names_run = |row: &str| branch.run_id.as_deref().is_some_and(|run| row.contains(run));
     let is_there = || {
         let run = branch.run_id.as_deref();
-        session.texts(List::Messages).filter(|row| names_run(row)).any(|row| {
-            crate::model::Row::parse(row).run().as_deref() == run
-        })
+        session
+            .texts(List::Messages)
+            .filter(|row| names_run(row))
+            .any(|row| crate::model::Row::parse(row).run().as_deref() == run)
     };
     let is_settled = branch.reason == BranchReason::Failed && is_there();
     let stands = branch.cut.place_in(session).is_some_and(|place| branch.cut.stands_at(session, place));

@@ -3,7 +3,8 @@
 use std::ops::Range;
 
 use crate::model::fold::Provenance;
-use crate::model::{List, PendingTurn, Row, Session, is_truthy, normal_form};
+use crate::model::message_id::{MESSAGE_ID, METADATA};
+use crate::model::{List, NotAList, PendingTurn, Row, Session, TurnNote, is_truthy, normal_form};
 
 /// A turn: the rows behind its user row, up to the next turn or to a marker.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,6 +67,25 @@ const STAMPED_BEFORE_SECONDS: i64 = 2;
 fn is_of(row: &Row, pending: &PendingTurn) -> bool {
     let began = pending.started_at.filter(|at| *at > 0.0).map(|at| at as i64);
     matches!((row.timestamp(), began), (Some(said), Some(began)) if said >= began.saturating_sub(STAMPED_BEFORE_SECONDS))
+}
+
+/// Gives a user row the client's id and metadata of the message, if it has none.
+pub(super) fn note_message(row: &mut Row, note: &TurnNote) {
+    let fields = row.fields_mut();
+    if let Some(id) = note.message_id.as_deref().filter(|_| fields.get(MESSAGE_ID).is_none()) {
+        fields.set_text(MESSAGE_ID, id);
+    }
+    if let Some(metadata) = note.metadata.as_deref().filter(|_| fields.get(METADATA).is_none()) {
+        fields.set(METADATA, metadata);
+    }
+}
+
+/// The same of a user row that was there before its turn came into the transcript.
+pub(super) fn note_known_message(session: &mut Session, turn: &Turn, note: &TurnNote) -> Result<(), NotAList> {
+    let Some(user) = turn.user.filter(|_| note.message_id.is_some() || note.metadata.is_some()) else { return Ok(()) };
+    let mut row = session.message(user).unwrap_or_default();
+    note_message(&mut row, note);
+    session.replace_message(user, &row)
 }
 
 /// The row of a pending turn.

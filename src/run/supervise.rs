@@ -217,7 +217,7 @@ impl Supervision {
     /// What the runner's agent calls the conversation. If that cannot be read now, the first attempt will say so.
     async fn agent_session(&self) -> Option<String> {
         let (store, run, runner) = (self.store.clone(), self.scribe.run.clone(), self.named.name.clone());
-        let read = move || store.get_session(run.session()).ok()?.agent_session(&runner);
+        let read = move || store.session_for_run(run.session(), run.id()).ok()?.agent_session(&runner);
         self.scribe.desk.document(read).await.map(|known| known.id)
     }
 

@@ -55,11 +55,43 @@ pub enum StoreError {
         /// The run.
         run: RunId,
     },
-    /// A question that is to be answered anew is another one.
-    #[error("session {session} has another question there: read it again")]
-    NotAsked {
+    /// The turn to be replaced is named by an id that the session does not know.
+    #[error("session {session} has no message {message:?} that could be answered again or edited: read it again")]
+    UnknownMessage {
         /// The session.
         session: SessionId,
+        /// What was named.
+        message: String,
+    },
+    /// The client's id of a message cannot be kept.
+    #[error("the id of a message is not 1 to {max} characters without control characters: choose another, or none")]
+    BadMessageId {
+        /// The longest, in characters.
+        max: usize,
+    },
+    /// The client's metadata of a message cannot be kept.
+    #[error("the metadata of a message is not a JSON object of at most {max} bytes: shorten it, or leave it out")]
+    BadMetadata {
+        /// The longest, in bytes.
+        max: usize,
+    },
+    /// There is no such branch.
+    #[error("session {session} has no branch {branch:?} that can be read: list its branches")]
+    UnknownBranch {
+        /// The session.
+        session: SessionId,
+        /// What was named.
+        branch: String,
+    },
+    /// A branch belongs after another conversation than the session has now.
+    #[error(
+        "branch {branch:?} of session {session} belongs after other messages than those that are there now: restore the branch that has them first"
+    )]
+    BranchConflict {
+        /// The session.
+        session: SessionId,
+        /// The branch.
+        branch: String,
     },
     /// Another run of this session has not ended.
     #[error("session {session} is busy with run {run}: wait until it ends, or end it")]
@@ -134,20 +166,25 @@ impl StoreError {
     /// A word for programs, the same in every version.
     pub fn code(&self) -> &'static str {
         match self {
-            StoreError::NotFound { .. } | StoreError::RunNotFound { .. } => "not_found",
+            StoreError::NotFound { .. } | StoreError::RunNotFound { .. } | StoreError::UnknownBranch { .. } => {
+                "not_found"
+            }
+            StoreError::UnknownMessage { .. } => "unknown_message",
             StoreError::Exists { .. } | StoreError::RunTaken { .. } => "exists",
             StoreError::InvalidId(_)
             | StoreError::TooLong { .. }
             | StoreError::EmptyMessage
             | StoreError::BadAttachments
             | StoreError::BadLease { .. }
+            | StoreError::BadMessageId { .. }
+            | StoreError::BadMetadata { .. }
             | StoreError::Append(AppendError::Invalid(_)) => "invalid_argument",
             StoreError::RunInProgress { .. } => "run_in_progress",
-            StoreError::RunNotFolded { .. } | StoreError::NotAsked { .. } => "refused",
+            StoreError::RunNotFolded { .. } => "refused",
             StoreError::WrongShape { .. } => "wrong_shape",
             StoreError::NoTimer { .. } => "too_many_threads",
             StoreError::Append(AppendError::Sealed { .. }) => "sealed",
-            StoreError::Append(AppendError::Left { .. }) => "conflict",
+            StoreError::Append(AppendError::Left { .. }) | StoreError::BranchConflict { .. } => "conflict",
             StoreError::Sidecar(error) => sidecar_code(error),
             StoreError::Append(AppendError::Failed { source, .. }) => storage_code(source),
             StoreError::Storage(error) => storage_code(error),

@@ -2,7 +2,7 @@
 //!
 //! Blocking, and safe to share between threads. Knows no terminal and no HTTP.
 
-mod again;
+mod branches;
 mod error;
 mod follow;
 mod list;
@@ -12,6 +12,7 @@ mod options;
 mod processes;
 mod read;
 mod recover;
+mod regenerate;
 mod run_handle;
 mod runs;
 mod session_locks;
@@ -23,7 +24,6 @@ use std::sync::Arc;
 
 use crate::sync::Mutex;
 
-pub use self::again::Again;
 pub use self::error::StoreError;
 pub use self::follow::{After, Follow};
 pub use self::list::{Listed, Page};
@@ -34,6 +34,7 @@ pub use self::news::Change;
 use self::news::News;
 pub use self::options::{Freshness, Options};
 use self::read::Cached;
+pub use self::regenerate::{AskedBefore, Replaces};
 pub use self::run_handle::Run;
 pub use self::runs::UserTurn;
 use self::session_locks::{SessionLock, SessionLocks};

@@ -11,8 +11,10 @@ use super::{Shared, Store, StoreError};
 use crate::format::read_session;
 use crate::journal::count_lines;
 use crate::model::marker::{FirstSeen, FoldedUpTo, Retry};
-use crate::model::{List, RunId, Session, SessionId};
-use crate::recovery::{Evidence, Facts, Growing, JournalState, Plan, Step, Watch, fold_limit, look_within, plan};
+use crate::model::{List, RunId, Session, SessionId, TurnNote};
+use crate::recovery::{
+    Evidence, Facts, Growing, JournalState, Plan, Step, Watch, fold_limit, look_within, plan, without_replaced,
+};
 use crate::sidecar::{SaveIntent, SaveOptions, SidecarError};
 
 impl Store {
@@ -46,7 +48,9 @@ impl Shared {
         }
         let Some(grown) = self.calls_for_a_look(lock, &read) else { return Ok(read) };
         self.make_hidden_end_durable(lock, &read)?;
-        let facts = self.facts(lock, &read, &grown);
+        // What cannot be told now is decided by a later read.
+        let Ok(turn) = self.dead_turn_note(lock, &read) else { return Ok(read) };
+        let facts = self.facts(lock, &read, &grown, &turn);
         if facts.runs.values().all(|evidence| evidence.journal != JournalState::Unreadable) {
             note_looked_through(lock, &read);
         }
@@ -56,6 +60,7 @@ impl Shared {
             note_seen(&read.watch, &facts);
             return Ok(read);
         };
+        plan.branch.iter().try_for_each(|branch| self.put_branch(id, branch))?;
         match self.save(&plan.session, save_options(&read.session, &plan)) {
             // Another program was faster: what is there now is served, and the next read looks at it.
             Err(StoreError::Sidecar(SidecarError::Conflict { .. })) => self.read(id),
@@ -198,19 +203,30 @@ impl Shared {
     }
 
     /// Looks at everything that the decision depends on.
-    fn facts(&self, lock: &SessionLock, read: &Cached, grown: &[String]) -> Facts<'_> {
+    fn facts<'f>(&'f self, lock: &SessionLock, read: &Cached, grown: &[String], turn: &'f TurnNote) -> Facts<'f> {
         let (session, id) = (&read.session, read.session.id());
         let is_dead = read.watch.is_pending && self.is_dead(lock, session);
-        let pending = session.active_run().filter(|_| is_dead).map(|run| self.look_at(session, &run));
+        let before = without_replaced(session, turn);
+        let beside = before.as_ref().unwrap_or(session);
+        let pending = session.active_run().filter(|_| is_dead).map(|run| self.look_at(beside, &run));
         let wants_core = pending.is_some() && session.is_empty(List::Messages);
         Facts {
             now: self.clock.now(),
             process_began: self.began_at,
             options: &self.options.recovery,
             pending,
+            turn,
             core: if wants_core { self.core(id) } else { None },
             runs: self.look_behind_markers(read, grown),
         }
+    }
+
+    /// What is noted of the pending turn, if its run is dead.
+    fn dead_turn_note(&self, lock: &SessionLock, read: &Cached) -> Result<TurnNote, StoreError> {
+        let is_dead = read.watch.is_pending && self.is_dead(lock, &read.session);
+        let run = read.session.active_run().filter(|_| is_dead).and_then(|run| RunId::parse(&run).ok());
+        let note = run.map(|run| self.turn_note(read.session.id(), &run)).transpose()?;
+        Ok(note.flatten().unwrap_or_default())
     }
 
     fn look_behind_markers(&self, read: &Cached, grown: &[String]) -> HashMap<String, Evidence> {

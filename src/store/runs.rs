@@ -3,8 +3,8 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use super::again::{Again, Room, make_room};
 use super::read::Cached;
+use super::regenerate::{Asked, Replaces};
 use super::session_locks::SessionLock;
 use super::sessions::check_length;
 use super::{Change, Run, Shared, Store, StoreError};
@@ -12,11 +12,11 @@ use crate::journal::{
     AppendError, JournalEvent, ReadOptions, Replay, ReplayLimits, RunEvents, RunJournal, RunReader, RunSummary,
     Segment, read_events, replay_session, runs_as_begun, segments, summarize, summarize_within,
 };
-use crate::limits::LEASE_SECONDS_MAX;
-use crate::model::{Cursor, PendingTurn, RunEnd, RunId, Session, SessionId};
-use crate::recovery::keep_unanswered;
-use crate::sidecar::{SaveIntent, SaveOptions, SidecarError};
-use crate::storage::{Birth, Durability, OpenedJournal, StorageError};
+use crate::limits::{LEASE_SECONDS_MAX, MESSAGE_ID_CHARS_MAX, MESSAGE_METADATA_BYTES_MAX};
+use crate::model::{Cursor, PendingTurn, RunEnd, RunId, Session, SessionId, TurnNote};
+use crate::recovery::{keep_unanswered, without_replaced};
+use crate::sidecar::{SaveOptions, SidecarError};
+use crate::storage::{Birth, Durability, ObjectKind, OpenedJournal, StorageError};
 
 /// What a user says, to be answered by a run.
 #[derive(Debug, Clone, Default)]
@@ -31,9 +31,12 @@ pub struct UserTurn {
     pub source: Option<String>,
     /// For how long after its last append an outside producer counts as alive.
     pub lease_seconds: Option<f64>,
-    /// Whether it was asked before and is to be answered anew: it and everything behind it leave the transcript with the
-    /// save that begins this turn. The version with them is kept.
-    pub again: Option<Again>,
+    /// The client's id of the message, of 1 to 256 characters.
+    pub message_id: Option<String>,
+    /// The client's metadata of the message: a JSON object of at most 32 KiB.
+    pub metadata: Option<String>,
+    /// The turn that it replaces, with all that follows it; none if it comes at the end.
+    pub replaces: Option<Replaces>,
 }
 
 impl UserTurn {
@@ -47,7 +50,30 @@ impl UserTurn {
         UserTurn { run: Some(run), ..self }
     }
 
-    fn pending(&self) -> Result<PendingTurn, StoreError> {
+    /// The turn that gives another answer to the last question.
+    pub fn last_answer_again() -> Self {
+        UserTurn { replaces: Some(Replaces::LastAnswer), ..UserTurn::default() }
+    }
+
+    /// What is noted of it that the client gave.
+    pub(super) fn note(&self) -> Result<TurnNote, StoreError> {
+        let is_id =
+            |id: &String| (1..=MESSAGE_ID_CHARS_MAX).contains(&id.chars().count()) && !id.chars().any(char::is_control);
+        if !self.message_id.as_ref().is_none_or(is_id) {
+            return Err(StoreError::BadMessageId { max: MESSAGE_ID_CHARS_MAX });
+        }
+        let metadata = self.metadata.as_deref().map(on_one_line);
+        let is_object = |json: &String| {
+            let parsed = serde_json::from_str::<std::collections::BTreeMap<String, serde::de::IgnoredAny>>(json);
+            json.len() <= MESSAGE_METADATA_BYTES_MAX && parsed.is_ok()
+        };
+        if !metadata.as_ref().is_none_or(is_object) {
+            return Err(StoreError::BadMetadata { max: MESSAGE_METADATA_BYTES_MAX });
+        }
+        Ok(TurnNote { message_id: self.message_id.clone(), metadata, ..TurnNote::default() })
+    }
+
+    pub(super) fn pending(&self) -> Result<PendingTurn, StoreError> {
         check_length("message", &self.message)?;
         if self.message.is_empty() {
             return Err(StoreError::EmptyMessage);
@@ -68,6 +94,11 @@ impl UserTurn {
     }
 }
 
+/// JSON without what stands between its tokens on lines of their own: in a string no control character stands as it is.
+fn on_one_line(json: &str) -> String {
+    json.trim().chars().filter(|c| *c >= ' ').collect()
+}
+
 /// The part of a document that is left for the answer when a turn begins.
 const ANSWER_PART: u64 = 16;
 
@@ -77,24 +108,24 @@ impl Store {
     /// What a crash leaves: a journal without events, which a repeat takes over; or that and the pending turn. A turn that is
     /// refused leaves nothing.
     pub fn begin_run(&self, session: &SessionId, turn: UserTurn) -> Result<Run, StoreError> {
-        let pending = turn.pending()?;
+        if turn.replaces.is_none() {
+            turn.pending()?;
+        }
         let shared = &self.shared;
         let lock = shared.locks.of(session);
         let _alone = lock.document.lock();
         let mut document = shared.ready_for_turn(&lock, session)?;
-        let run = turn.run.clone().unwrap_or_else(|| RunId::fresh(&*shared.entropy));
-        if document.mentions(&run) {
-            return Err(StoreError::RunTaken { session: session.clone(), run });
-        }
+        let run = shared.free_run(&document, &turn)?;
+        let Asked { pending, note } = shared.asked(&document, &turn)?;
         let now = shared.clock.now();
-        let intent = shared.make_room(&mut document, &turn)?;
         document.set_pending(&run, &pending, now);
-        shared.refuse_too_large(&document)?;
+        shared.refuse_too_large(without_replaced(&document, &note).as_ref().unwrap_or(&document))?;
         let order = shared.next_order(&lock, &document)?;
         let (begun_at, lease_seconds) = (now.seconds(), turn.lease_seconds);
-        let birth = Birth { begun_at, lease_seconds, order: Some(order), ..Birth::default() };
+        let turn_note = Some(note).filter(|note| !note.is_empty());
+        let birth = Birth { begun_at, lease_seconds, order: Some(order), turn: turn_note, ..Birth::default() };
         let opened = shared.storage.create_journal(session, &run, &birth)?;
-        let saved = shared.save(&document, SaveOptions { intent, ..SaveOptions::default() });
+        let saved = shared.save(&document, SaveOptions::default());
         if let Err(error) = saved {
             drop(opened);
             shared.take_back(session, &run);
@@ -229,6 +260,17 @@ impl Shared {
         self.liveness.wake(journal.session(), journal.run());
     }
 
+    /// The id of a run that begins: none that anything in the session belongs to.
+    fn free_run(&self, document: &Session, turn: &UserTurn) -> Result<RunId, StoreError> {
+        let Some(run) = turn.run.clone() else { return Ok(RunId::fresh(&*self.entropy)) };
+        // The branch of a failed attempt may be all that is left of what was asked.
+        let names_branch = || self.storage.object_len(document.id(), ObjectKind::Branch, run.as_str());
+        match document.mentions(&run) || names_branch()?.is_some() {
+            true => Err(StoreError::RunTaken { session: document.id().clone(), run }),
+            false => Ok(run),
+        }
+    }
+
     /// Refuses a turn whose document leaves too little room for an answer.
     fn refuse_too_large(&self, document: &Session) -> Result<(), StoreError> {
         let max = self.options.document_bytes_max;
@@ -356,7 +398,7 @@ impl Shared {
 
     /// The session, with no run unfinished. One that is dead is recovered first, as by any full read; one that ended but
     /// was not folded before a crash is folded now.
-    fn ready_for_turn(&self, lock: &Arc<SessionLock>, session: &SessionId) -> Result<Session, StoreError> {
+    pub(super) fn ready_for_turn(&self, lock: &Arc<SessionLock>, session: &SessionId) -> Result<Session, StoreError> {
         let read = self.resolve_alone(lock, session)?;
         let Some(active) = read.session.active_run() else { return self.keep_prompt(&read.session) };
         let busy = || StoreError::RunInProgress { session: session.clone(), run: active.to_string() };
@@ -369,18 +411,6 @@ impl Shared {
             self.meter().recoveries.folded.add(1);
         }
         self.read(session).map(|read| (*read.session).clone())
-    }
-
-    /// Takes out what is to be answered anew, and says what the save that begins the turn means to do.
-    fn make_room(&self, session: &mut Session, turn: &UserTurn) -> Result<SaveIntent, StoreError> {
-        let Some(again) = turn.again else { return Ok(SaveIntent::Keep) };
-        let id = session.id().clone();
-        let room = make_room(session, &turn.message, again);
-        match room.map_err(|source| StoreError::WrongShape { session: id.clone(), source })? {
-            Room::Made => Ok(SaveIntent::Shrink),
-            Room::NotNeeded => Ok(SaveIntent::Keep),
-            Room::NotThere => Err(StoreError::NotAsked { session: id }),
-        }
     }
 
     /// A prompt that no run was ever begun for stays in the transcript when the next one comes.

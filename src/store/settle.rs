@@ -2,12 +2,24 @@
 
 use std::sync::Arc;
 
+use super::regenerate::is_shorter;
 use super::session_locks::SessionLock;
 use super::{Shared, StoreError};
 use crate::journal::end_of;
-use crate::model::{List, Metadata, NotAList, RunId, Session, SessionId};
-use crate::recovery::{self, Evidence, fold_ended, fold_late, fold_limit};
+use crate::model::{Branch, BranchReason, Metadata, NotAList, RunId, Session, SessionId, TurnNote};
+use crate::recovery::{self, Evidence, Late, fold_ended, fold_late, fold_limit, replace_late, without_replaced};
 use crate::sidecar::{SaveIntent, SaveOptions};
+use crate::storage::ObjectKind;
+
+/// What the end of a run makes of its session.
+struct Settled {
+    /// The session with the run's answer in it; nothing if it stays as it is.
+    session: Option<Session>,
+    /// A branch that is to be stored before.
+    branch: Option<Branch>,
+    /// Whether the branch of this run is over then: its rows stand in the transcript.
+    ends_branch: bool,
+}
 
 impl Shared {
     /// Folds a run that has ended into its session, if the session waits for it or holds its marker, and says whether
@@ -20,16 +32,22 @@ impl Shared {
             Err(StoreError::NotFound { .. }) => return Ok(false),
             read => read?,
         };
-        let limit = fold_limit(&read.session, run.as_str(), self.options.document_bytes_max);
+        let note = self.turn_note(session, run)?.unwrap_or_default();
+        let before = without_replaced(&read.session, &note);
+        let limit = fold_limit(before.as_ref().unwrap_or(&read.session), run.as_str(), self.options.document_bytes_max);
         let evidence = recovery::read(&self.storage, session, run, limit)?;
         self.meter().damaged_lines.add(evidence.damaged);
-        let folded = self
-            .folded(&read.session, run, &evidence)
+        let failed = self.failed_branch(&read.session, run, &note)?;
+        let settled = self
+            .settled(&read.session, run, &evidence, &note, failed.as_ref())
             .map_err(|source| StoreError::WrongShape { session: session.clone(), source })?;
-        let Some(folded) = folded else { return Ok(false) };
-        let shrinks = folded.len(List::Messages) < read.session.len(List::Messages);
-        let intent = if shrinks { SaveIntent::Shrink } else { SaveIntent::Keep };
+        settled.branch.iter().try_for_each(|branch| self.put_branch(session, branch))?;
+        let Some(folded) = settled.session else { return Ok(settled.branch.is_some()) };
+        let intent = if is_shorter(&folded, &read.session) { SaveIntent::Shrink } else { SaveIntent::Keep };
         self.save(&folded, SaveOptions { intent, ..SaveOptions::default() })?;
+        if settled.ends_branch {
+            self.storage.remove_object(session, ObjectKind::Branch, run.as_str())?;
+        }
         if read.session.active_run().as_deref() != Some(run.as_str()) {
             self.meter().recoveries.ended_late.add(1);
         }
@@ -102,15 +120,38 @@ impl Shared {
         Ok(self.storage.commit()?)
     }
 
-    /// The session with the run's answer in it; nothing if it is there already.
-    fn folded(&self, session: &Session, run: &RunId, evidence: &Evidence) -> Result<Option<Session>, NotAList> {
-        let now = self.clock.now();
-        if session.active_run().as_deref() != Some(run.as_str()) {
-            return fold_late(session, run.as_str(), evidence, now);
+    /// The branch of a run that was to replace a turn and was given up for dead. Nothing if its rows are in the transcript.
+    fn failed_branch(&self, session: &Session, run: &RunId, note: &TurnNote) -> Result<Option<Branch>, StoreError> {
+        let is_active = session.active_run().as_deref() == Some(run.as_str());
+        if note.replaces.is_none() || is_active || session.mentions(run) {
+            return Ok(None);
         }
-        let mut session = session.clone();
-        fold_ended(&mut session, run.as_str(), evidence, now)?;
-        Ok(Some(session))
+        let branch = self.branch(session.id(), run.as_str())?;
+        Ok(branch.filter(|branch| branch.reason == BranchReason::Failed))
+    }
+
+    /// What becomes of the session. Nothing changes if the answer is there already.
+    fn settled(
+        &self,
+        session: &Session,
+        run: &RunId,
+        evidence: &Evidence,
+        note: &TurnNote,
+        failed: Option<&Branch>,
+    ) -> Result<Settled, NotAList> {
+        let (now, run) = (self.clock.now(), run.as_str());
+        if session.active_run().as_deref() == Some(run) {
+            let mut session = session.clone();
+            let branch = fold_ended(&mut session, run, evidence, note, now)?;
+            return Ok(Settled { session: Some(session), branch, ends_branch: false });
+        }
+        let Some(failed) = failed else {
+            let session = fold_late(session, run, evidence, now)?;
+            return Ok(Settled { session, branch: None, ends_branch: false });
+        };
+        let late = replace_late(session, run, evidence, failed, note, now)?;
+        let (session, branch) = late.map_or((None, None), |Late { session, branch }| (session, Some(branch)));
+        Ok(Settled { ends_branch: session.is_some(), session, branch })
     }
 }
 

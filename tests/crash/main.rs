@@ -6,7 +6,6 @@
 //! an opening that is cut leads to the same, and the store takes new work.
 
 mod aftermath;
-mod again;
 mod anything;
 mod beside;
 mod damage;

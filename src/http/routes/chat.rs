@@ -16,7 +16,7 @@ use crate::http::request::{OfSession, expect_json, read_body};
 use crate::http::stream::{Follower, FollowerCount, Waits, chunk_stream};
 use crate::model::marker::{Retry, is_interrupted};
 use crate::model::{RunId, Session, SessionId};
-use crate::store::{Again, NewSession, Store, StoreError, UserTurn};
+use crate::store::{NewSession, Replaces, Store, StoreError, UserTurn};
 
 /// For how long an answer that was interrupted is streamed to whoever comes back for it.
 const INTERRUPTED_SECONDS_MAX: i64 = 120;
@@ -49,8 +49,8 @@ pub(super) async fn begin(State(app): State<SharedApp>, request: Request) -> Res
     let count = app.count_follower()?;
     let (store, id, message) = (app.store.clone(), session.clone(), asked.message.clone());
     app.desk.document(move || create_missing(&store, &id, &message)).await??;
-    let again = asked.is_regenerate.then(|| asked.questions.map_or(Again::Last, Again::Nth));
-    let turn = UserTurn { attachments: asked.attachments, again, ..UserTurn::text(&asked.message) };
+    let replaces = asked.is_regenerate.then_some(Replaces::LastAnswer);
+    let turn = UserTurn { attachments: asked.attachments, replaces, ..UserTurn::text(&asked.message) };
     let run = start(&app, &session, turn, asked.runner.as_deref()).await?;
     tracing::info!(%session, %run, "a run has begun for a chat");
     Ok(stream(&app, &session, &run, count))
