@@ -102,3 +102,30 @@ pub const CARD_ARGS_KEYS_MAX: usize = 4;
 
 /// Characters of one argument that a card shows.
 pub const CARD_ARG_CHARS_MAX: usize = 120;
+
+/// Bytes of the body of a chat request, which may hold the whole conversation. Only its last message is kept.
+pub const CHAT_BODY_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+
+/// Bytes of a chat request that must arrive within the time that a body may take.
+pub const CHAT_BODY_PACE_BYTES: u64 = 1024 * 1024;
+
+/// Bytes of a short field of a chat request, like its id.
+pub const CHAT_FIELD_BYTES_MAX: usize = 64 * 1024;
+
+/// Lists and objects within each other in the body of a chat request.
+pub const CHAT_BODY_DEPTH_MAX: usize = 1_000;
+
+/// Parts of one message of a chat, and attachments of one turn.
+pub const PARTS_MAX: usize = 1_024;
+
+/// Characters of a file's name.
+pub const FILENAME_CHARS_MAX: usize = 255;
+
+/// Characters of a media type.
+pub const MEDIA_TYPE_CHARS_MAX: usize = 255;
+
+/// How long after a history left out a live answer the stream still gives that answer, although it has ended.
+pub const LEFT_OUT_FOR: Duration = Duration::from_secs(10);
+
+/// Answers that histories left out and that are remembered.
+pub const LEFT_OUT_MAX: usize = 1_024;
