@@ -23,6 +23,7 @@ mod summary;
 mod text;
 mod tool;
 mod turn_note;
+mod ui_part;
 
 pub use agent::{AGENT_SESSION_EVENT, AgentSession};
 pub use attachment::{Attachment, AttachmentId};
@@ -45,3 +46,4 @@ pub use summary::{SessionState, Summary};
 pub use text::{is_blank, is_truthy, normal_form, python_text, trim};
 pub use tool::ToolCard;
 pub use turn_note::{BranchReason, ReplacedTurn, TurnNote};
+pub(crate) use ui_part::{PARTS, add_ui_part, is_attachment, ui_part};
