@@ -129,3 +129,6 @@ pub const LEFT_OUT_FOR: Duration = Duration::from_secs(10);
 
 /// Answers that histories left out and that are remembered.
 pub const LEFT_OUT_MAX: usize = 1_024;
+
+/// Chunks of one answer of an endpoint that cannot be read and are skipped. With one more the stream counts as broken.
+pub const SKIPPED_CHUNKS_MAX: usize = 16;

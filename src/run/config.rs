@@ -94,13 +94,27 @@ struct RunnerEntry {
     headers: Option<BTreeMap<String, String>>,
     headers_env: Option<BTreeMap<String, String>>,
     body: Option<toml::Table>,
+    stream_options: Option<bool>,
 }
 
 /// Which keys belong to which kind of runner.
 const KEYS: [(&str, &[&str]); 3] = [
     ("demo", &["pace_ms"]),
     ("command", &["command", "cwd", "env", "output", "stale_session_when"]),
-    ("openai", &["base_url", "model", "system", "api_key_env", "api_key_file", "headers", "headers_env", "body"]),
+    (
+        "openai",
+        &[
+            "base_url",
+            "model",
+            "system",
+            "api_key_env",
+            "api_key_file",
+            "headers",
+            "headers_env",
+            "body",
+            "stream_options",
+        ],
+    ),
 ];
 
 impl Config {
@@ -206,6 +220,7 @@ impl RunnerEntry {
             ("headers", self.headers.is_some()),
             ("headers_env", self.headers_env.is_some()),
             ("body", self.body.is_some()),
+            ("stream_options", self.stream_options.is_some()),
         ];
         given.into_iter().filter(|(_, is_given)| *is_given).map(|(key, _)| key).collect()
     }
@@ -259,6 +274,7 @@ impl RunnerEntry {
         runner.key = key;
         runner.system = self.system.clone();
         runner.body = body;
+        runner.stream_options = self.stream_options.unwrap_or(true);
         runner.headers = self.headers.clone().unwrap_or_default().into_iter().collect();
         runner.headers_env = self.headers_env.clone().unwrap_or_default().into_iter().collect();
         runner.check()?;

@@ -4,10 +4,10 @@ use serde_json::json;
 
 use crate::house::{House, Outcome, message};
 use crate::server::Reply;
-use crate::words::{DONE, HEAD, data, document, fine, finish, sends, word};
+use crate::words::{DONE, HEAD, data, document, fine, finish, role, sends, word};
 
-/// Broken like this, an answer is asked for again unless somebody has seen a word of it.
-async fn check_broken(broken: &str, closed_by: &str, notice: &str) {
+/// A stream of nothing but this is asked for again.
+async fn check_asked_again(broken: &str, closed_by: &str) {
     let house = House::new(vec![sends(&[HEAD, broken]), fine("Hello.")]).await;
     let answered = house.answer("hi").await;
     house.check(
@@ -19,6 +19,11 @@ async fn check_broken(broken: &str, closed_by: &str, notice: &str) {
             requests: 2,
         },
     );
+}
+
+/// Broken like this, an answer is asked for again unless somebody has seen a word of it.
+async fn check_broken(broken: &str, closed_by: &str, notice: &str) {
+    check_asked_again(broken, closed_by).await;
     let house = House::new(vec![sends(&[HEAD, &word("half"), broken, &word("no more"), DONE])]).await;
     let answered = house.answer("hi").await;
     house.check(
@@ -32,11 +37,81 @@ async fn check_broken(broken: &str, closed_by: &str, notice: &str) {
     );
 }
 
+/// Data that no reader of answers understands.
+const GARBAGE: [&str; 3] = ["data: {\"choices\":[{\"del\n\n", "data: oops\n\n", "data: 7\n\n"];
+
 #[tokio::test]
-async fn data_that_is_no_part_of_an_answer_breaks_it() {
-    for garbage in ["data: {\"choices\":[{\"del\n\n", "data: oops\n\n", "data: 7\n\n"] {
-        check_broken(garbage, "broken_stream", "broken_stream").await;
+async fn a_stream_of_nothing_but_odd_data_is_broken() {
+    for garbage in GARBAGE {
+        check_asked_again(garbage, "broken_stream").await;
+        check_asked_again(&[garbage, DONE].concat(), "broken_stream").await;
+        check_asked_again(&[&role(), garbage, &finish("stop"), DONE].concat(), "broken_stream").await;
     }
+}
+
+#[tokio::test]
+async fn one_odd_chunk_among_good_ones_is_counted_and_skipped() {
+    for garbage in GARBAGE {
+        for parts in [[garbage, &word("Hel"), &word("lo.")], [&word("Hel"), garbage, &word("lo.")]] {
+            let house = House::new(vec![sends(&[HEAD, &parts.concat(), &finish("stop"), DONE])]).await;
+            let answered = house.answer("hi").await;
+            house.check(
+                &answered,
+                &Outcome {
+                    events: "attempt token token done",
+                    closed_by: "",
+                    rows: &[("user", "hi"), ("assistant", "Hello.")],
+                    requests: 1,
+                },
+            );
+            assert_eq!(house.told(&answered.run, "done")[0].get("skipped_chunks"), Some("1"));
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_answer_without_odd_chunks_counts_none() {
+    let house = House::new(vec![fine("Hello.")]).await;
+    let answered = house.answer("hi").await;
+    assert_eq!(house.told(&answered.run, "done")[0].to_json(), r#"{"finish_reason":"stop"}"#);
+}
+
+#[tokio::test]
+async fn odd_chunks_beyond_a_bound_break_the_stream() {
+    for (odd, is_broken) in [(16, false), (17, true)] {
+        let rest = [&word("half"), &GARBAGE[1].repeat(odd), &word("rest"), &finish("stop"), DONE].concat();
+        let house = House::new(vec![sends(&[HEAD, &rest])]).await;
+        let answered = house.answer("hi").await;
+        assert_eq!(answered.end.has_failed_as("broken_stream"), is_broken, "{odd}: {answered:?}");
+        let said = if is_broken { "half" } else { "halfrest" };
+        assert_eq!(house.rows()[1], ("assistant".to_owned(), said.to_owned()));
+        let last = if is_broken { "apperror" } else { "done" };
+        assert_eq!(house.told(&answered.run, last)[0].get("skipped_chunks"), Some(odd.to_string().as_str()));
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_ends_with_an_error_as_its_reason_has_failed() {
+    let errors = [
+        finish("error"),
+        finish("ERROR"),
+        data(&json!({"choices": [{"index": 0, "delta": {"content": ""}, "finish_reason": "error",
+                                  "error": {"code": 502, "message": "Overloaded"}}]})),
+        data(&json!({"choices": [{"error": {"message": "Overloaded"}}]})),
+    ];
+    for error in errors {
+        check_broken(&error, "backend_error", "backend_error").await;
+    }
+}
+
+#[tokio::test]
+async fn what_came_with_an_error_as_the_reason_is_kept() {
+    let last = data(&json!({"choices": [{"delta": {"content": " way"}, "finish_reason": "error",
+                                         "error": {"message": "The model is on fire"}}]}));
+    let house = House::new(vec![sends(&[HEAD, &word("half"), &last, DONE])]).await;
+    let answered = house.answer("hi").await;
+    assert!(message(&answered).contains("The model is on fire"), "{answered:?}");
+    assert_eq!(house.rows()[1], ("assistant".to_owned(), "half way".to_owned()));
 }
 
 #[tokio::test]

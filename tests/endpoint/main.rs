@@ -6,6 +6,7 @@
 mod base;
 mod broken;
 mod cut;
+mod dialects;
 mod ending;
 mod house;
 mod refused;

@@ -38,6 +38,8 @@ pub(crate) struct Seen {
     /// The request line and the headers.
     pub(crate) head: String,
     pub(crate) body: Value,
+    /// The body as it came.
+    pub(crate) raw: String,
 }
 
 impl Seen {
@@ -147,12 +149,13 @@ async fn read_request(stream: &mut TcpStream) -> io::Result<Seen> {
         read_more(stream, &mut bytes).await?;
     };
     let head = String::from_utf8(bytes[..head_end].to_vec()).expect("a head is text");
-    let mut seen = Seen { head, body: Value::Null };
+    let mut seen = Seen { head, body: Value::Null, raw: String::new() };
     let length: usize = seen.header("content-length").expect("a length is said").parse().expect("it is a number");
     while bytes.len() < head_end + length {
         read_more(stream, &mut bytes).await?;
     }
-    seen.body = serde_json::from_slice(&bytes[head_end..]).expect("a body is JSON");
+    seen.raw = String::from_utf8(bytes.split_off(head_end)).expect("a body is text");
+    seen.body = serde_json::from_str(&seen.raw).expect("a body is JSON");
     Ok(seen)
 }
 

@@ -5,12 +5,13 @@ use std::time::Duration;
 use reqwest::Response;
 
 use super::calls::Calls;
-use super::chunk::{Any, Chunk, Delta, ErrorWords, text};
+use super::chunk::{Any, Choice, Chunk, Delta, ErrorWords, text};
 use super::connection_failure;
 use super::key::Secrets;
 use super::refusal::streamed_error;
+use super::usage::usage_event;
 use crate::format::sse::{EventStream, Sent};
-use crate::limits::LINE_BYTES_MAX;
+use crate::limits::{LINE_BYTES_MAX, SKIPPED_CHUNKS_MAX};
 use crate::model::{Event, Object};
 use crate::run::runner::{Failure, Finish, Outlet};
 use crate::run::sleep::Deadline;
@@ -31,6 +32,8 @@ pub(super) struct Answer {
     finish_reason: Option<String>,
     usage: Any,
     model: Option<String>,
+    /// How many chunks could not be read.
+    skipped_chunks: usize,
     is_done: bool,
     /// When it is waited for no longer, once it has said that it is complete.
     linger: Option<Deadline>,
@@ -99,16 +102,31 @@ impl Answer {
     }
 
     async fn take_data(&mut self, data: &str, outlet: &Outlet) -> Result<(), Failure> {
-        let chunk: Chunk = serde_json::from_str(data).map_err(|_| broken_stream())?;
+        let Ok(mut chunk) = serde_json::from_str::<Chunk>(data) else { return self.skip() };
         if let Some(words) = chunk.failure(data) {
             return Err(self.failure(words));
         }
         outlet.stir().await?;
-        self.usage = chunk.usage.filter(|usage| usage.get() != "null").or(self.usage.take());
+        self.usage = chunk.usage.take().filter(|usage| usage.get() != "null").or(self.usage.take());
         self.model = Some(text(&chunk.model)).filter(|model| !model.is_empty()).or(self.model.take());
-        let Some(choice) = chunk.choices.into_iter().flatten().next() else { return Ok(()) };
-        if let Some(delta) = choice.delta.or(choice.message) {
+        for choice in chunk.answer() {
+            self.take_choice(choice, outlet).await?;
+        }
+        Ok(())
+    }
+
+    /// Leaves out a chunk that cannot be read. One among good ones takes no answer down; many are no stream.
+    fn skip(&mut self) -> Result<(), Failure> {
+        self.skipped_chunks += 1;
+        if self.skipped_chunks > SKIPPED_CHUNKS_MAX { Err(self.broken_stream()) } else { Ok(()) }
+    }
+
+    async fn take_choice(&mut self, mut choice: Choice, outlet: &Outlet) -> Result<(), Failure> {
+        if let Some(delta) = choice.delta.take().or(choice.message.take()) {
             self.take_delta(delta, outlet).await?;
+        }
+        if let Some(words) = choice.failure() {
+            return Err(self.failure(words));
         }
         // Some servers give an empty reason with every chunk that is not the last.
         let reason = text(&choice.finish_reason);
@@ -119,17 +137,15 @@ impl Answer {
         Ok(())
     }
 
-    async fn take_delta(&mut self, delta: Delta, outlet: &Outlet) -> Result<(), Failure> {
+    async fn take_delta(&mut self, mut delta: Delta, outlet: &Outlet) -> Result<(), Failure> {
         for thought in delta.thoughts() {
             self.say(piece("reasoning", &thought)?, outlet).await?;
         }
         for words in delta.words() {
             self.say(piece("token", &words)?, outlet).await?;
         }
-        for part in delta.tool_calls.unwrap_or_default() {
-            if let Some(event) = self.calls.add(part) {
-                self.say(event, outlet).await?;
-            }
+        for event in self.calls.add(delta.calls()) {
+            self.say(event, outlet).await?;
         }
         Ok(())
     }
@@ -141,6 +157,9 @@ impl Answer {
 
     /// A stream that ended without saying that the answer is complete was cut off.
     async fn finish(mut self, outlet: &Outlet) -> Result<Finish, Failure> {
+        if !self.has_spoken && self.skipped_chunks > 0 {
+            return Err(self.broken_stream());
+        }
         if !self.is_done && self.finish_reason.is_none() {
             return Err(cut_off());
         }
@@ -150,7 +169,7 @@ impl Answer {
         for event in std::mem::take(&mut self.calls).finish() {
             self.say(event, outlet).await?;
         }
-        if let Some(usage) = self.usage.take().and_then(|usage| Event::new("usage", usage.get()).ok()) {
+        if let Some(usage) = self.usage.take().and_then(|usage| usage_event(usage.get(), self.model.as_deref())) {
             self.say(usage, outlet).await?;
         }
         Ok(Finish::done_with(&self.notes()))
@@ -163,19 +182,23 @@ impl Answer {
                 notes.set_text(key, value);
             }
         }
+        if self.skipped_chunks > 0 {
+            notes.set("skipped_chunks", self.skipped_chunks.to_string());
+        }
         notes
+    }
+
+    fn broken_stream(&self) -> Failure {
+        let message =
+            "The backend sent something that is no part of an answer. What had arrived is kept; please try again.";
+        let failure = Failure::new("broken_stream", message).retryable().closed_by("broken_stream");
+        failure.noting("skipped_chunks", self.skipped_chunks.to_string())
     }
 }
 
 /// An event of words that are JSON already.
 fn piece(name: &str, words: &str) -> Result<Event, Failure> {
     Event::new(name, &format!("{{\"text\":{words}}}")).map_err(|_| too_long())
-}
-
-fn broken_stream() -> Failure {
-    let message =
-        "The backend sent something that is no part of an answer. What had arrived is kept; please try again.";
-    Failure::new("broken_stream", message).retryable().closed_by("broken_stream")
 }
 
 fn cut_off() -> Failure {

@@ -29,15 +29,18 @@ pub(super) struct Chunk {
     kind: Any,
 }
 
-/// One choice. Only the first is asked for.
+/// One choice. An answer is made of the choices with index 0.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Choice {
+    index: Any,
     /// In a stream.
     pub(super) delta: Option<Delta>,
     /// In an answer as a whole.
     pub(super) message: Option<Delta>,
     pub(super) finish_reason: Any,
+    /// What some servers say of a choice that failed.
+    error: Any,
 }
 
 /// What is added to an answer.
@@ -49,14 +52,16 @@ pub(super) struct Delta {
     reasoning_content: Any,
     reasoning: Any,
     reasoning_details: Any,
-    pub(super) tool_calls: Option<Vec<CallPart>>,
+    tool_calls: Option<Vec<CallPart>>,
+    /// How a tool was called before there could be several.
+    function_call: Option<FunctionPart>,
 }
 
 /// A part of a tool call.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct CallPart {
-    pub(super) index: Option<usize>,
+    pub(super) index: Any,
     pub(super) id: Any,
     pub(super) function: Option<FunctionPart>,
 }
@@ -72,7 +77,6 @@ pub(super) struct FunctionPart {
 impl Chunk {
     /// The error that it is, or carries.
     pub(super) fn failure(&self, whole: &str) -> Option<ErrorWords> {
-        let is_there = |value: &Any| value.as_ref().is_some_and(|value| value.get() != "null");
         if is_there(&self.error) {
             return Some(ErrorWords::of_body(whole));
         }
@@ -81,6 +85,33 @@ impl Chunk {
         let has_name = is_there(&self.code) || is_there(&self.kind);
         (!is_chunk && has_words && has_name).then(|| ErrorWords::of_body(whole))
     }
+
+    /// The choices of the answer: those with index 0. Of those without an index, only the first of a chunk can be meant.
+    pub(super) fn answer(self) -> impl Iterator<Item = Choice> {
+        let mut has_answer = false;
+        let is_answer = move |choice: &Choice| {
+            let is_first = if is_there(&choice.index) { number(&choice.index) == Some(0) } else { !has_answer };
+            has_answer |= is_first;
+            is_first
+        };
+        self.choices.into_iter().flatten().filter(is_answer)
+    }
+}
+
+impl Choice {
+    /// Why it failed, if it did.
+    pub(super) fn failure(&self) -> Option<ErrorWords> {
+        let words = self.error.as_ref().filter(|_| is_there(&self.error)).map(|error| ErrorWords::of_body(error.get()));
+        let reason = text(&self.finish_reason);
+        let is_error = reason.eq_ignore_ascii_case("error");
+        let plain = || ErrorWords { code: String::new(), message: format!("It ended with finish_reason {reason:?}.") };
+        words.or_else(|| is_error.then(plain))
+    }
+}
+
+/// Whether a value is there and is not null.
+fn is_there(value: &Any) -> bool {
+    value.as_ref().is_some_and(|value| value.get() != "null")
 }
 
 /// The text of a value; empty if it is none.
@@ -88,7 +119,20 @@ pub(super) fn text(value: &Any) -> String {
     value.as_ref().and_then(|value| text_of(value.get())).unwrap_or_default().into_owned()
 }
 
+/// The number of a value, which some servers spell as a text.
+pub(super) fn number(value: &Any) -> Option<u64> {
+    value.as_ref()?.get().trim_matches('"').parse().ok()
+}
+
 impl Delta {
+    /// The parts of tool calls that it adds. A server that spells a call in both ways means one call.
+    pub(super) fn calls(&mut self) -> Vec<CallPart> {
+        let calls = self.tool_calls.take().unwrap_or_default();
+        let function = self.function_call.take().filter(|_| calls.is_empty());
+        let legacy = function.map(|function| CallPart { function: Some(function), ..CallPart::default() });
+        calls.into_iter().chain(legacy).collect()
+    }
+
     /// The words that it adds to the answer, as JSON texts.
     pub(super) fn words(&self) -> Vec<String> {
         [&self.content, &self.refusal].into_iter().flat_map(|value| pieces(value, Kind::Words)).collect()
@@ -243,6 +287,45 @@ mod tests {
         assert_eq!(failure(r#"{"object":"error","message":"no","code":503}"#).as_deref(), Some("no"));
         assert_eq!(failure(r#"{"choices":[],"error":null}"#), None);
         assert_eq!(failure(r#"{"message":"hello"}"#), None);
+    }
+
+    #[test]
+    fn the_answer_is_the_choice_with_index_0_wherever_it_stands() {
+        let answer = |choices: &str| -> Vec<String> {
+            let chunk: Chunk = serde_json::from_str(&format!("{{\"choices\":{choices}}}")).unwrap();
+            chunk.answer().map(|choice| text(&choice.finish_reason)).collect()
+        };
+        let choice = |index: &str, reason: &str| format!("{{{index}\"finish_reason\":\"{reason}\"}}");
+        let list = |choices: &[String]| format!("[{}]", choices.join(","));
+        let (zero, one, bare) = (choice("\"index\":0,", "a"), choice("\"index\":1,", "b"), choice("", "c"));
+        assert_eq!(answer(&list(&[one.clone(), zero.clone()])), ["a"]);
+        assert_eq!(answer(&list(&[zero.clone(), one.clone(), zero.clone()])), ["a", "a"]);
+        assert_eq!(answer(&list(&[one.clone(), bare.clone(), bare.clone()])), ["c"], "a missing index is 0, once");
+        assert_eq!(answer(&list(&[choice("\"index\":\"0\",", "d"), choice("\"index\":null,", "e")])), ["d"]);
+        assert!(answer(&list(&[one])).is_empty());
+        assert!(answer("null").is_empty());
+    }
+
+    #[test]
+    fn a_choice_fails_by_its_reason_or_its_error() {
+        let failure = |json: &str| serde_json::from_str::<Choice>(json).unwrap().failure().map(|words| words.message);
+        assert_eq!(failure(r#"{"finish_reason":"stop","error":null}"#), None);
+        assert_eq!(failure(r#"{"finish_reason":"length"}"#), None);
+        let reason = failure(r#"{"finish_reason":"error"}"#).unwrap();
+        assert!(reason.contains("finish_reason \"error\""), "{reason}");
+        assert_eq!(failure(r#"{"finish_reason":"error","error":{"code":502,"message":"no"}}"#).as_deref(), Some("no"));
+        assert_eq!(failure(r#"{"error":"no"}"#).as_deref(), Some("no"));
+    }
+
+    #[test]
+    fn a_call_of_the_old_kind_is_a_call_unless_it_is_also_one_of_the_new_kind() {
+        let names = |delta: &str| -> Vec<String> {
+            let parts = serde_json::from_str::<Delta>(delta).unwrap().calls();
+            parts.into_iter().map(|part| text(&part.function.unwrap().name)).collect()
+        };
+        assert_eq!(names(r#"{"function_call":{"name":"f","arguments":"{}"}}"#), ["f"]);
+        assert_eq!(names(r#"{"function_call":{"name":"f"},"tool_calls":[{"function":{"name":"f"}}]}"#), ["f"]);
+        assert!(names(r#"{"function_call":null,"tool_calls":null}"#).is_empty());
     }
 
     #[test]

@@ -7,16 +7,19 @@ mod chunk;
 mod key;
 mod refusal;
 mod request;
+mod usage;
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use reqwest::header::CONTENT_TYPE;
-use reqwest::{Client, Response, Url};
+use reqwest::{Client, Request, Response, Url};
 
 use self::answer::Answer;
 pub use self::key::ApiKey;
-use self::refusal::refusal;
+use self::key::Secrets;
+use self::refusal::Refusal;
 use super::runner::{Failure, Finish, Outlet, Producing, Prompt, Runner};
 use super::sleep::joined;
 use crate::model::Object;
@@ -30,6 +33,8 @@ pub struct OpenAiRunner {
     model: String,
     /// Made when it is first needed, because it reads the system's certificates.
     client: Arc<OnceLock<Client>>,
+    /// Whether the endpoint refused `stream_options`, and took the same request without them.
+    endpoint_refuses_options: Arc<AtomicBool>,
     /// Where the key is found.
     pub key: ApiKey,
     /// Instructions for conversations that have none.
@@ -40,6 +45,8 @@ pub struct OpenAiRunner {
     pub headers: Vec<(String, String)>,
     /// Headers that are added to the request, and the variables of the environment that hold their values.
     pub headers_env: Vec<(String, String)>,
+    /// Whether requests ask for the usage with `stream_options`. Without, an endpoint may not say what an answer took.
+    pub stream_options: bool,
 }
 
 impl OpenAiRunner {
@@ -49,11 +56,13 @@ impl OpenAiRunner {
             address: request::address(base_url)?,
             model: model.to_owned(),
             client: Arc::default(),
+            endpoint_refuses_options: Arc::default(),
             key: ApiKey::None,
             system: None,
             body: "{}".to_owned(),
             headers: Vec::new(),
             headers_env: Vec::new(),
+            stream_options: true,
         })
     }
 
@@ -69,17 +78,37 @@ impl OpenAiRunner {
         // A key may lie on a slow disk, and so may the system's certificates.
         let ready = joined(tokio::task::spawn_blocking(move || Ok((runner.client()?, runner.secrets()?)))).await;
         let (client, secrets) = ready.map_err(unusable)?;
-        let request = client.post(self.address.clone()).headers(self.headers_of_request(&secrets).map_err(unusable)?);
-        let sent = request.body(self.request_body(prompt)).send().await;
-        let response = sent.map_err(|cause| connection_failure(&cause))?;
-        if !response.status().is_success() {
-            return Err(refusal(response, &secrets).await);
-        }
+        let request = self.request(&client, &secrets, prompt)?;
+        let response = self.response(&client, &secrets, request).await?;
         let answer = Answer::asked_with(secrets);
         match is_whole(&response) {
             true => answer.take_whole(response, &outlet).await,
             false => answer.take_stream(response, &outlet).await,
         }
+    }
+
+    fn request(&self, client: &Client, secrets: &Secrets, prompt: Prompt) -> Result<Request, Failure> {
+        let request = client.post(self.address.clone()).headers(self.headers_of_request(secrets).map_err(unusable)?);
+        request.body(self.request_body(prompt)).build().map_err(|cause| unusable(innermost(&cause)))
+    }
+
+    /// The answer to a request. An endpoint that refuses `stream_options` is asked once more at once, without them, and
+    /// from then on never with them.
+    async fn response(&self, client: &Client, secrets: &Secrets, request: Request) -> Result<Response, Failure> {
+        let again = request.try_clone();
+        let response = sent(client, request).await?;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        let refusal = Refusal::read(response).await;
+        let again = again.filter(|_| self.may_leave_out_options(&refusal)).and_then(plainer);
+        let Some(plainer) = again else { return Err(refusal.failure(secrets)) };
+        let response = sent(client, plainer).await?;
+        if !response.status().is_success() {
+            return Err(Refusal::read(response).await.failure(secrets));
+        }
+        self.endpoint_refuses_options.store(true, Ordering::Relaxed);
+        Ok(response)
     }
 
     fn client(&self) -> Result<Client, String> {
@@ -107,6 +136,18 @@ impl fmt::Debug for OpenAiRunner {
         let host = self.address.host_str().unwrap_or_default();
         f.debug_struct("OpenAiRunner").field("host", &host).field("model", &self.model).finish_non_exhaustive()
     }
+}
+
+/// Sends a request. A response of any status is one.
+async fn sent(client: &Client, request: Request) -> Result<Response, Failure> {
+    client.execute(request).await.map_err(|cause| connection_failure(&cause))
+}
+
+/// The same request without `stream_options`.
+fn plainer(mut request: Request) -> Option<Request> {
+    let body = request::without_options(request.body()?.as_bytes()?)?;
+    *request.body_mut() = Some(body.into());
+    Some(request)
 }
 
 /// Whether a server answers with one document, although a stream was asked for.

@@ -23,12 +23,31 @@ const MESSAGE_CHARS_MAX: usize = 500;
 /// Words by which a server says that waiting will not help, whatever the status says.
 const NO_USE: [&str; 3] = ["insufficient_quota", "billing_hard_limit_reached", "invalid_api_key"];
 
-/// What a refusal says.
-pub(super) async fn refusal(mut response: Response, secrets: &Secrets) -> Failure {
-    let (status, asked) = (response.status(), asked_pause(response.headers(), SystemClock.now().seconds()));
-    let mut body = Vec::new();
-    within(BODY_PATIENCE, read_words(&mut response, &mut body)).await;
-    refused(status, asked, &ErrorWords::of_body(&String::from_utf8_lossy(&body)).without(secrets))
+/// An answer that refuses a request.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    status: StatusCode,
+    asked: Option<Duration>,
+    body: String,
+}
+
+impl Refusal {
+    /// Reads what a refusal says.
+    pub(super) async fn read(mut response: Response) -> Self {
+        let (status, asked) = (response.status(), asked_pause(response.headers(), SystemClock.now().seconds()));
+        let mut body = Vec::new();
+        within(BODY_PATIENCE, read_words(&mut response, &mut body)).await;
+        Refusal { status, asked, body: String::from_utf8_lossy(&body).into_owned() }
+    }
+
+    /// Whether it refuses the request as such, and names this key of it.
+    pub(super) fn is_about(&self, key: &str) -> bool {
+        matches!(self.status.as_u16(), 400 | 422) && self.body.contains(key)
+    }
+
+    pub(super) fn failure(&self, secrets: &Secrets) -> Failure {
+        refused(self.status, self.asked, &ErrorWords::of_body(&self.body).without(secrets))
+    }
 }
 
 async fn read_words(response: &mut Response, body: &mut Vec<u8>) {

@@ -1,15 +1,20 @@
 //! What is asked of an endpoint, and how: the address, the headers with their secrets, the body, the client.
 
 use std::net::IpAddr;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Url};
 
 use super::key::Secrets;
+use super::refusal::Refusal;
 use super::{OpenAiRunner, innermost};
 use crate::model::{ContextMessage, Object};
 use crate::run::runner::Prompt;
+
+/// The key that asks for the usage of a streamed answer. Not every endpoint knows it.
+const STREAM_OPTIONS: &str = "stream_options";
 
 /// How long a connection may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -98,13 +103,33 @@ impl OpenAiRunner {
         let mut body = Object::default();
         body.set_text("model", &self.model);
         body.set("stream", "true");
-        body.set("stream_options", r#"{"include_usage":true}"#);
+        if self.asks_for_usage() {
+            body.set(STREAM_OPTIONS, r#"{"include_usage":true}"#);
+        }
         for (key, value) in Object::parse(&self.body).unwrap_or_default().iter() {
             body.set(key, value);
         }
         body.set("messages", context.to_json());
         body.to_json()
     }
+
+    /// Whether the request holds `stream_options` of ours: they may be switched off, and the endpoint may have refused them.
+    fn asks_for_usage(&self) -> bool {
+        self.stream_options && !self.endpoint_refuses_options.load(Ordering::Relaxed)
+    }
+
+    /// Whether a request was refused because of `stream_options` that the configuration does not want itself.
+    pub(super) fn may_leave_out_options(&self, refusal: &Refusal) -> bool {
+        let is_configured = Object::parse(&self.body).is_some_and(|body| body.get(STREAM_OPTIONS).is_some());
+        self.asks_for_usage() && !is_configured && refusal.is_about(STREAM_OPTIONS)
+    }
+}
+
+/// The same request without `stream_options`.
+pub(super) fn without_options(body: &[u8]) -> Option<String> {
+    let mut body = Object::parse(std::str::from_utf8(body).ok()?)?;
+    body.remove(STREAM_OPTIONS);
+    Some(body.to_json())
 }
 
 #[cfg(test)]
