@@ -25,6 +25,14 @@ pub const MESSAGE_ID_CHARS_MAX: usize = 256;
 
 /// Bytes of a client's metadata of a message: it stands in the run's record.
 pub const MESSAGE_METADATA_BYTES_MAX: usize = 32 * 1024;
+/// Bytes of one attachment.
+pub const ATTACHMENT_BYTES_MAX: usize = 32 * 1024 * 1024;
+
+/// Bytes of an attachment's file name.
+pub const ATTACHMENT_NAME_BYTES_MAX: usize = 1024;
+
+/// Bytes of a media type.
+pub const MEDIA_TYPE_BYTES_MAX: usize = 255;
 
 /// Bytes of our own small files: the store's identity, the lock, a run's record, a tombstone.
 pub const RECORD_BYTES_MAX: u64 = 64 * 1024;

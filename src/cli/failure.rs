@@ -58,6 +58,8 @@ impl From<StoreError> for Failure {
             | StoreError::TooLong { .. }
             | StoreError::EmptyMessage
             | StoreError::BadAttachments
+            | StoreError::BadAttachment { .. }
+            | StoreError::AttachmentTooLarge { .. }
             | StoreError::BadLease { .. }
             | StoreError::Append(AppendError::Invalid(_)) => Failure::Usage(message),
             StoreError::RunInProgress { .. } => Failure::Busy(message),

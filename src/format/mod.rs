@@ -2,6 +2,7 @@
 //! events sent over HTTP. Pure: no files, no clock.
 
 mod branch;
+mod attachment;
 mod checksum;
 pub mod commit;
 mod encode;
@@ -14,6 +15,7 @@ pub mod sse;
 mod walk;
 
 pub use branch::{encode_branch, read_branch};
+pub use attachment::{read_attachment_info, write_attachment_info};
 pub use checksum::with_checksum_restored;
 pub(crate) use checksum::{checksum_of, with_checksum};
 pub use encode::LineEncoder;

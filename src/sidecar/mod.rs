@@ -1,6 +1,10 @@
 //! One session's document: loaded, looked at, replaced. What a save would lose, it refuses or keeps.
 
+mod attachments;
+
 use std::sync::Arc;
+
+pub use self::attachments::{attachment, attachment_bytes, put_attachment};
 
 use crate::clock::Timestamp;
 use crate::entropy::{Entropy, uuid4};

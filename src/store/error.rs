@@ -39,6 +39,24 @@ pub enum StoreError {
     /// The attachments are no list.
     #[error("the attachments are not a JSON list: give a list, or none")]
     BadAttachments,
+    /// An attachment has more bytes than the bound.
+    #[error("the attachment has {bytes} bytes, and at most {max} are stored: make it smaller")]
+    AttachmentTooLarge {
+        /// Its length.
+        bytes: usize,
+        /// The bound.
+        max: usize,
+    },
+    /// What is said of an attachment cannot be stored.
+    #[error("{given:?} cannot be the {what} of an attachment: {rule}")]
+    BadAttachment {
+        /// What it is.
+        what: &'static str,
+        /// What was given, cut to a length that fits a message.
+        given: String,
+        /// What it looks like.
+        rule: &'static str,
+    },
     /// The lease is no number of seconds that can be granted.
     #[error("the lease is not a number of seconds from 0 to {max}: choose another, or none")]
     BadLease {
@@ -175,10 +193,12 @@ impl StoreError {
             | StoreError::TooLong { .. }
             | StoreError::EmptyMessage
             | StoreError::BadAttachments
+            | StoreError::BadAttachment { .. }
             | StoreError::BadLease { .. }
             | StoreError::BadMessageId { .. }
             | StoreError::BadMetadata { .. }
             | StoreError::Append(AppendError::Invalid(_)) => "invalid_argument",
+            StoreError::AttachmentTooLarge { .. } => "too_large",
             StoreError::RunInProgress { .. } => "run_in_progress",
             StoreError::RunNotFolded { .. } => "refused",
             StoreError::WrongShape { .. } => "wrong_shape",
@@ -215,6 +235,7 @@ fn storage_code(error: &StorageError) -> &'static str {
         StorageError::NewerFormat { .. } => "newer_format",
         StorageError::NoDirectory { .. } | StorageError::RunNotFound { .. } => "not_found",
         StorageError::RunTaken { .. } => "exists",
+        StorageError::BadKey { .. } => "invalid_argument",
         StorageError::Fenced { .. } => "fenced",
         StorageError::Withheld { .. } => "withheld",
         error if error.is_no_space() => "no_space",

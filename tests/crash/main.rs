@@ -7,6 +7,7 @@
 
 mod aftermath;
 mod anything;
+mod attachments;
 mod beside;
 mod damage;
 mod deleted;

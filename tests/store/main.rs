@@ -1,5 +1,6 @@
 //! The store as its users see it: sessions, runs, followers, many threads at once, on real files.
 
+mod attachments;
 mod durable;
 mod fixture;
 mod follow;

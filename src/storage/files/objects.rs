@@ -1,6 +1,7 @@
 //! Objects beside sessions, attachments and branches: one file each, replaced atomically.
 //!
 //! A temp file lies in the data directory itself, where the next writer removes it: it may be as large as an attachment.
+//! Its rename is durable after the fsync of both directories.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +16,7 @@ use crate::storage::layout::Layout;
 
 impl FileStorage {
     /// A crash before the rename leaves a temp file and perhaps an empty directory; after it, the old object or the new
-    /// one; after the directory fsync, the new one. The bytes are written before the session is locked: that takes time.
+    /// one; after both directory fsyncs, the new one. The bytes are written before the session is locked: that takes time.
     pub(super) fn write_object(
         &self,
         session: &SessionId,
@@ -52,9 +53,11 @@ impl FileStorage {
         }
         let folder = self.layout.objects_of(session, kind);
         self.ensure_dirs(&folder)?;
-        let dir = self.directories.open(&folder)?;
+        let root = self.layout.root();
+        let [dir, root_dir] = [self.directories.open(&folder)?, self.directories.open(root)?];
         write::name(&*self.disk, temp, path)?;
         dir.sync().synced(&folder)?;
+        root_dir.sync().synced(root)?;
         Ok(PutObject::Stored)
     }
 
@@ -73,6 +76,7 @@ impl FileStorage {
         let folder = self.layout.objects_of(session, kind);
         self.ensure_dirs(&folder)?;
         self.directories.sync(&folder)?;
+        self.directories.sync(self.layout.root())?;
         Ok(PutObject::Stored)
     }
 

@@ -1,0 +1,65 @@
+//! Attachments of a session on any storage: bytes and what is known of them, stored once by content hash.
+
+use crate::format::{read_attachment_info, write_attachment_info};
+use crate::model::{Attachment, AttachmentId, SessionId};
+use crate::storage::{ObjectKind, PutObject, Storage, StorageError};
+
+/// The media type of bytes of which none is known.
+const UNKNOWN_MEDIA_TYPE: &str = "application/octet-stream";
+
+/// Stores an attachment, durably, unless it is there; nothing if the session was deleted. Whether the session exists is not
+/// looked at, nor are the bounds. The first media type and file name of the same bytes stay.
+///
+/// The bytes are durable before the rest, so that a crash in between leaves bytes of an unknown type. What the first look
+/// finds is made durable with the bytes: the process that stored it may have died before it did so.
+pub fn put_attachment(
+    storage: &dyn Storage,
+    session: &SessionId,
+    bytes: &[u8],
+    media_type: &str,
+    filename: Option<&str>,
+) -> Result<Option<Attachment>, StorageError> {
+    let id = AttachmentId::of_bytes(bytes);
+    let known = stored_info(storage, session, &id)?.filter(|known| known.bytes == bytes.len() as u64);
+    if storage.put_object(session, ObjectKind::Attachment, id.as_str(), bytes)? == PutObject::Deleted {
+        return Ok(None);
+    }
+    if known.is_some() {
+        return Ok(known);
+    }
+    let (media_type, filename) = (media_type.to_owned(), filename.map(str::to_owned));
+    let attachment = Attachment { id, media_type, filename, bytes: bytes.len() as u64 };
+    let info = write_attachment_info(&attachment);
+    let stored = storage.put_object(session, ObjectKind::AttachmentInfo, attachment.id.as_str(), &info)?;
+    Ok((stored == PutObject::Stored).then_some(attachment))
+}
+
+/// What is known of a session's attachment, if it is there.
+pub fn attachment(
+    storage: &dyn Storage,
+    session: &SessionId,
+    id: &AttachmentId,
+) -> Result<Option<Attachment>, StorageError> {
+    let Some(bytes) = storage.object_len(session, ObjectKind::Attachment, id.as_str())? else { return Ok(None) };
+    let unknown = || Attachment { id: id.clone(), media_type: UNKNOWN_MEDIA_TYPE.to_owned(), filename: None, bytes };
+    let known = stored_info(storage, session, id)?;
+    Ok(Some(known.map_or_else(unknown, |known| Attachment { bytes, ..known })))
+}
+
+/// The bytes of a session's attachment, if it is there.
+pub fn attachment_bytes(
+    storage: &dyn Storage,
+    session: &SessionId,
+    id: &AttachmentId,
+) -> Result<Option<Vec<u8>>, StorageError> {
+    storage.object(session, ObjectKind::Attachment, id.as_str())
+}
+
+fn stored_info(
+    storage: &dyn Storage,
+    session: &SessionId,
+    id: &AttachmentId,
+) -> Result<Option<Attachment>, StorageError> {
+    let line = storage.object(session, ObjectKind::AttachmentInfo, id.as_str())?;
+    Ok(line.and_then(|line| read_attachment_info(id, &line)))
+}
