@@ -295,6 +295,7 @@ mod tests {
             foreign_until: Some(0),
             order,
             continued,
+            turn: None,
         }
     }
 
