@@ -105,6 +105,15 @@ pub const DOCTOR_FINDINGS_PER_JOURNAL_MAX: usize = 1_000;
 /// Findings that the doctor tells one by one; the rest is counted.
 pub const DOCTOR_FINDINGS_MAX: usize = 200_000;
 
+/// Bytes of a tool's arguments or result that a card holds. Larger ones are stored as attachments.
+pub const TOOL_VALUE_BYTES_MAX: usize = 64 * 1024;
+
+/// Bytes of what `metadata` events of a run add up to. An event that would make it more is left out of the transcript.
+pub const RUN_METADATA_BYTES_MAX: usize = 64 * 1024;
+
+/// Bytes of stored values and files that one conversation for a model is given, the latest first.
+pub const CONTEXT_STORED_BYTES_MAX: u64 = 256 * 1024 * 1024;
+
 /// Keys of a tool call's arguments that a card shows.
 pub const CARD_ARGS_KEYS_MAX: usize = 4;
 

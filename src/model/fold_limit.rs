@@ -16,10 +16,10 @@ impl FoldLimit {
     pub const NONE: FoldLimit = FoldLimit { bytes: u64::MAX, before_seq: None };
 }
 
-/// Bytes that a row or a card takes beside the text that its events carry: its keys, ids, times, and the arguments that
-/// a card shows.
+/// Bytes that a row takes beside the text that its events carry: its keys, ids and times.
 const ROW_BYTES: u64 = 1024;
-const CARD_BYTES: u64 = 4 * 1024;
+/// Bytes of the keys with which a card names its run and its row.
+const CARD_TAG_BYTES: u64 = 512;
 
 /// What is left of a limit while events are folded.
 #[derive(Debug)]
@@ -58,9 +58,9 @@ impl Budget {
         self.admits(event, spelt_out(event) + ROW_BYTES)
     }
 
-    /// The same for an event that may make a row and a card.
-    pub(super) fn admits_card(&mut self, event: &FoldEvent<'_>) -> bool {
-        self.admits(event, spelt_out(event) + ROW_BYTES + CARD_BYTES)
+    /// The same for an event that puts this many bytes into the document, beside the row or the card that it may make.
+    pub(super) fn admits_bytes(&mut self, event: &FoldEvent<'_>, bytes: usize) -> bool {
+        self.admits(event, bytes as u64 + ROW_BYTES + CARD_TAG_BYTES)
     }
 
     /// After the first event for which there is no room, there is none for any.

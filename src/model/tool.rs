@@ -5,6 +5,22 @@ use std::borrow::Cow;
 use super::json::Object;
 use super::text::{is_truthy, normal_form, python_text};
 
+/// What the events call the call.
+pub(crate) const CALL_ID: &str = "_call_id";
+/// The arguments, verbatim JSON or a reference to it.
+pub(crate) const ARGS: &str = "_args";
+/// The result, verbatim JSON or a reference to it.
+pub(crate) const RESULT: &str = "_result";
+/// `true` if the tool answered that it failed.
+pub(crate) const RESULT_IS_ERROR: &str = "_result_is_error";
+/// What the event that answered shows of a result that it does not carry.
+pub(crate) const RESULT_PREVIEW: &str = "_result_preview";
+/// Whether the tool has answered, where `done` says something else.
+pub(crate) const ANSWERED: &str = "_answered";
+
+/// The keys of a card that say what really happened, beside those that the reference program shows.
+pub(crate) const TOLD_KEYS: [&str; 6] = [CALL_ID, ARGS, RESULT, RESULT_IS_ERROR, RESULT_PREVIEW, ANSWERED];
+
 /// A tool call as the transcript shows it, with every key that anyone put into it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ToolCard {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::run_note::RunNote;
 use crate::format::{DamageKind, EventRef, Record};
 use crate::journal::{JournalReader, TerminalScan};
 use crate::model::fold::{ATTEMPT_EVENT, Folded, Folder, Provenance};
@@ -59,6 +60,8 @@ pub struct Evidence {
     pub error_row: Option<Row>,
     /// What the agent calls the conversation, if it said so.
     pub agent: Option<AgentSession>,
+    /// What its events tell of the run itself.
+    pub note: RunNote,
     /// How many places of its journal are damaged. A torn end is none: any crash may leave one.
     pub damaged: u64,
 }
@@ -67,7 +70,18 @@ impl Evidence {
     /// What is known of a run that can have no journal, or has none.
     fn none(journal: JournalState) -> Self {
         let (folded, ending) = (Folded::default(), None);
-        Evidence { journal, folded, ending, failure: None, is_ours: false, error_row: None, agent: None, damaged: 0 }
+        let note = RunNote::default();
+        Evidence {
+            journal,
+            folded,
+            ending,
+            failure: None,
+            is_ours: false,
+            error_row: None,
+            agent: None,
+            note,
+            damaged: 0,
+        }
     }
 
     /// How many whole records of the journal were read, if more may come.
@@ -133,12 +147,15 @@ struct Reading {
     /// The payload of the event that ended the run.
     last_words: String,
     agent: Option<AgentSession>,
+    note: RunNote,
     damaged: u64,
 }
 
 impl Reading {
     fn add(&mut self, event: &EventRef<'_>) {
-        self.folder.push(&event.to_fold());
+        if self.folder.push(&event.to_fold()) {
+            self.note.add(&event.name, event.payload.unwrap_or_default());
+        }
         match &*event.name {
             AGENT_SESSION_EVENT => {
                 self.agent = AgentSession::parse(event.payload.unwrap_or_default()).or(self.agent.take())
@@ -149,6 +166,7 @@ impl Reading {
         }
         if self.end.add(event) {
             self.last_words = event.payload.unwrap_or_default().to_owned();
+            self.note.end(event.to_fold().created_at);
         }
     }
 
@@ -160,7 +178,8 @@ impl Reading {
         };
         let folded = self.folder.finish();
         let Some(terminal) = self.end.terminal.filter(|terminal| terminal.is_own) else {
-            return Evidence { folded, damaged: self.damaged, ..Evidence::none(journal) };
+            let note = RunNote { ended_at: None, ..self.note };
+            return Evidence { folded, note, damaged: self.damaged, ..Evidence::none(journal) };
         };
         let error_row = match (terminal.name.as_str(), terminal.seq) {
             ("apperror", Some(seq)) => error_row(&self.last_words, session, run, seq),
@@ -175,6 +194,7 @@ impl Reading {
             is_ours: terminal.is_checked,
             error_row,
             agent: self.agent,
+            note: self.note,
             damaged: self.damaged,
         }
     }

@@ -51,21 +51,28 @@ pub(super) fn final_marker(evidence: &Evidence, run: &str, now_seconds: i64) -> 
 mod tests {
     use super::*;
     use crate::model::fold::{Folded, FoldedRow};
-    use crate::recovery::{Failure, JournalState};
+    use crate::recovery::{Failure, JournalState, RunNote};
 
     /// What is known of a run that ended like this, with a word of it or without.
     fn evidence(ending: Option<RunEnd>, why: Option<&str>, has_output: bool) -> Evidence {
         let content = "a word".to_owned();
-        let row =
-            FoldedRow { content, reasoning: String::new(), timestamp: None, first_seq: Some(1), truncated_from: None };
+        let row = FoldedRow {
+            content,
+            reasoning: String::new(),
+            timestamp: None,
+            first_seq: Some(1),
+            parts: Vec::new(),
+            truncated_from: None,
+        };
         Evidence {
             journal: JournalState::Sealed { bytes: 100 },
-            folded: Folded { rows: has_output.then_some(row).into_iter().collect(), cards: Vec::new() },
+            folded: Folded { rows: has_output.then_some(row).into_iter().collect(), ..Folded::default() },
             ending,
             failure: why.map(|why| Failure { kind: String::new(), message: why.to_owned() }),
             is_ours: false,
             error_row: None,
             agent: None,
+            note: RunNote::default(),
             damaged: 0,
         }
     }

@@ -6,6 +6,7 @@ use std::ops::Range;
 use super::evidence::Evidence;
 use super::finding::{final_marker, finding_of};
 use super::merge::merge;
+use super::run_note::note_run;
 use super::turn::Turn;
 use crate::clock::Timestamp;
 use crate::model::marker::{self, Retry, interrupted_marker, is_interrupted, says_recovered};
@@ -131,6 +132,7 @@ pub fn add_answer(
     if merged.added == 0 {
         return Ok(0);
     }
+    note_run(session, turn.user, run, evidence, Some(began))?;
     let marker = match (&evidence.error_row, evidence.ending) {
         (_, Some(RunEnd::Completed)) => None,
         (Some(error), _) => Some(error.clone()),

@@ -15,6 +15,7 @@ mod pending;
 mod plan;
 mod replace;
 mod retry;
+mod run_note;
 mod turn;
 mod watch;
 
@@ -25,4 +26,5 @@ pub use self::pending::{fold_ended, keep_unanswered};
 pub use self::plan::{Facts, Plan, RecoveryOptions, Step, plan};
 pub use self::replace::{Late, Verdict, is_shown, judge, place_of, replace_late, row_print, without_replaced};
 pub use self::retry::fold_late;
+pub use self::run_note::{RunNote, Usage};
 pub use self::watch::{Growing, Watch};

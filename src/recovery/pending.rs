@@ -6,6 +6,7 @@ use super::finding::{final_marker, finding_of};
 use super::merge::{Merged, add_to_context, merge};
 use super::plan::{Answer, Facts, Step};
 use super::replace::{Replacing, place_of};
+use super::run_note::note_run;
 use super::turn::{Turn, note_known_message, note_message, user_row};
 use crate::clock::Timestamp;
 use crate::model::fold::Provenance;
@@ -42,6 +43,7 @@ fn fold_turn(
     };
     merge(session, &turn, &evidence.folded, provenance, now.whole_seconds())?;
     note_agent(session, &turn, evidence)?;
+    note_run(session, turn.user, run, evidence, pending.and_then(|pending| pending.started_at))?;
     match final_marker(evidence, run, now.whole_seconds()) {
         Some(marker) => session.push_message(&marker),
         None => Ok(()),
@@ -114,6 +116,7 @@ pub(super) fn recover_turn(
     let saved_error = evidence.error_row.as_ref().and_then(|error| find_error(session, &turn, error));
     turn.rows.end = saved_error.unwrap_or(turn.rows.end);
     let merged = merge(session, &turn, &evidence.folded, provenance, now.whole_seconds())?;
+    note_run(session, turn.user, run, evidence, pending.started_at)?;
     if evidence.ending == Some(RunEnd::Completed) {
         note_agent(session, &turn, evidence)?;
         return Ok(Step::Folded);

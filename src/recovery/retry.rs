@@ -6,6 +6,7 @@ use super::evidence::{Evidence, JournalState};
 use super::finding::{final_marker, finding_of, lost};
 use super::merge::{ContextRows, Merged, merge};
 use super::plan::{Answer, Facts, Step};
+use super::run_note::note_run;
 use super::turn::Turn;
 use super::watch::growing_run;
 use crate::clock::Timestamp;
@@ -122,6 +123,7 @@ fn merge_above(session: &mut Session, at: usize, answer: &Answer<'_>) -> Result<
         retag(session, user, provenance)?;
     }
     let merged = merge(session, &turn, &answer.evidence.folded, provenance, now)?;
+    note_run(session, turn.user, answer.run, answer.evidence, None)?;
     close_marker(session, at + merged.added, answer)?;
     Ok(merged)
 }

@@ -4,7 +4,7 @@ use super::*;
 use crate::model::SessionId;
 use crate::model::fold::{Folded, FoldedRow};
 use crate::model::marker::Finding;
-use crate::recovery::JournalState;
+use crate::recovery::{JournalState, RunNote};
 
 const WORDS: &str = "To the sea.";
 
@@ -45,16 +45,18 @@ fn evidence(words: &str) -> Evidence {
         reasoning: String::new(),
         timestamp: Some(5),
         first_seq: Some(1),
+        parts: Vec::new(),
         truncated_from: None,
     };
     Evidence {
         journal: JournalState::Unsealed { bytes: 100, records: 1 },
-        folded: Folded { rows: vec![row], cards: Vec::new() },
+        folded: Folded { rows: vec![row], ..Folded::default() },
         ending: None,
         failure: None,
         is_ours: false,
         error_row: None,
         agent: None,
+        note: RunNote::default(),
         damaged: 0,
     }
 }

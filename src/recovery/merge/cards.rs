@@ -4,7 +4,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use crate::model::fold::{Folded, FoldedCard, Provenance};
-use crate::model::{List, NotAList, Session, ToolCard};
+use crate::model::{ANSWERED, List, NotAList, Session, TOLD_KEYS, ToolCard};
 use crate::recovery::turn::Turn;
 
 /// The cards that a folded card may turn out to be.
@@ -101,12 +101,21 @@ pub(super) fn merge_cards(
 fn updated(old: &ToolCard, new: &ToolCard, provenance: Provenance<'_>) -> String {
     let mut card = old.clone();
     provenance.retag(card.fields_mut());
+    // A note of an earlier fold, which the results that came since have made wrong.
+    card.fields_mut().remove(ANSWERED);
     new.fields().iter().for_each(|(key, value)| card.fields_mut().set(key, value));
     card.fields().to_json()
 }
 
-/// Whether a card of this run should be written anew: its tool has answered since, or its run ended normally after all.
+/// Whether a card of this run should be written anew: its tool has answered since, it lacks what the tool was really called
+/// with or answered, or its run ended normally after all.
 fn is_better(new: &ToolCard, old: &ToolCard, provenance: Provenance<'_>) -> bool {
     let is_own = old.run().as_deref() == Some(provenance.run());
-    is_own && ((new.is_done() && !old.is_done()) || provenance.is_live())
+    let is_corrected = || new.is_done() && tells(old, ANSWERED) && !tells(new, ANSWERED);
+    let tells_more = || TOLD_KEYS.iter().any(|key| tells(new, key) && new.fields().get(key) != old.fields().get(key));
+    is_own && ((new.is_done() && !old.is_done()) || provenance.is_live() || tells_more() || is_corrected())
+}
+
+fn tells(card: &ToolCard, key: &str) -> bool {
+    card.fields().get(key).is_some()
 }

@@ -97,6 +97,7 @@ fn complete_row(
     }
     if is_own {
         provenance.retag(row.fields_mut());
+        folded.note_parts(&mut row);
         folded.note_truncation(provenance.run(), &mut row);
     }
     if row == old {

@@ -2,14 +2,26 @@
 //!
 //! Pure: events in, rows and tool cards out. Where they go, and which of them are there already, others decide.
 
+mod card;
+mod parts;
+mod value;
+
+#[cfg(test)]
+mod tests;
+
+use self::card::{close_card, given_text, note_answer, note_call, note_whether_answered, open_card};
+pub(crate) use self::card::{tool_arguments, tool_id, tool_result};
+use self::value::kept_of;
+pub use self::value::{LargeValue, StoredValue};
 use super::fold_limit::{Budget, FoldLimit};
 use super::json::{Fields, Object, TextBuffer, needs_escape, quoted};
 use super::moment::seconds_of;
+use super::open_calls::OpenCalls;
 use super::row::Row;
 use super::seqs::SeenSeqs;
 use super::text::{is_truthy, python_text, trim};
 use super::tool::ToolCard;
-use crate::limits::{CARD_ARG_CHARS_MAX, CARD_ARGS_KEYS_MAX};
+use super::ui_part::{PARTS, ui_part};
 
 /// The event with which a supervised run begins an attempt.
 pub const ATTEMPT_EVENT: &str = "attempt";
@@ -46,6 +58,8 @@ pub struct FoldedRow {
     pub timestamp: Option<i64>,
     /// The number of its first event: what the row is known by when the journal is folded again.
     pub first_seq: Option<u64>,
+    /// The files, sources and data that came with it, as the parts of a UI message.
+    pub parts: Vec<Object>,
     /// The first event that did not fit into the session, if this is the last row for which there was room.
     pub truncated_from: Option<u64>,
 }
@@ -62,6 +76,8 @@ pub struct FoldedCard {
     /// Whether its id is the number of its event. Else it is the card's position, which alone does not identify it.
     pub is_numbered: bool,
     tool_id: Option<String>,
+    /// Whether its own result came.
+    is_answered: bool,
 }
 
 /// The outcome of a fold.
@@ -71,6 +87,8 @@ pub struct Folded {
     pub rows: Vec<FoldedRow>,
     /// The cards, in the order of their tool calls.
     pub cards: Vec<FoldedCard>,
+    /// The values that cards only refer to, to be stored before them.
+    pub large: Vec<LargeValue>,
 }
 
 /// How rows and cards say where they come from.
@@ -127,8 +145,16 @@ impl FoldedRow {
         if !self.reasoning.is_empty() {
             row.fields_mut().set_text("reasoning", &self.reasoning);
         }
+        self.note_parts(&mut row);
         self.note_truncation(provenance.run(), &mut row);
         row
+    }
+
+    /// Notes in the row the files, sources and data that came with it.
+    pub fn note_parts(&self, row: &mut Row) {
+        if !self.parts.is_empty() {
+            row.fields_mut().set(PARTS, parts::to_json(&self.parts));
+        }
     }
 
     /// Notes in the row from which event on the answer is only in the journal.
@@ -191,8 +217,12 @@ pub struct Folder {
     reasoning: TextBuffer,
     first: First,
     anchor: Option<usize>,
-    /// The cards whose tools have not answered yet.
+    /// The cards that show no result yet.
     open: Vec<usize>,
+    /// The calls whose own results have not come.
+    calls: OpenCalls,
+    /// The files, sources and data of the row that is being gathered.
+    parts: Vec<Object>,
     budget: Budget,
 }
 
@@ -202,21 +232,23 @@ impl Folder {
         Folder { budget: Budget::new(limit), ..Folder::default() }
     }
 
-    /// Takes the next event. An event whose number was there already is the same event and does not count again.
-    pub fn push(&mut self, event: &FoldEvent<'_>) {
+    /// Takes the next event, and says whether it counts: one whose number was there already is the same event.
+    pub fn push(&mut self, event: &FoldEvent<'_>) -> bool {
         if !event.is_foreign && event.seq.is_some_and(|seq| !self.seen.insert(seq)) {
-            return;
+            return false;
         }
         match event.name {
             "token" if self.budget.admits_text(event) => self.add_token(event),
             "reasoning" if self.budget.admits_text(event) => self.add_reasoning(event),
             "interim_assistant" if self.budget.admits_row(event) => self.add_interim(event),
-            "tool" if self.budget.admits_card(event) => self.add_tool(event),
-            "tool_complete" if self.budget.admits_card(event) => self.complete_tool(event),
+            "tool" => self.add_tool(event),
+            "tool_complete" => self.complete_tool(event),
+            "file" | "source" | "data" => self.add_part(event),
             ATTEMPT_EVENT => self.begin_attempt(),
             "done" | "stream_end" | "cancel" | "apperror" | "error" => self.flush(),
             _ => {}
         }
+        true
     }
 
     /// The rows and cards of everything pushed.
@@ -228,6 +260,7 @@ impl Folder {
             }
             self.folded.rows.iter_mut().last().into_iter().for_each(|row| row.truncated_from = Some(from));
         }
+        self.folded.cards.iter_mut().for_each(|card| note_whether_answered(&mut card.card, card.is_answered));
         self.folded
     }
 
@@ -251,11 +284,12 @@ impl Folder {
         }
     }
 
-    /// What an attempt that failed had thought stays, a paragraph of its own.
+    /// What an attempt that failed had thought stays, a paragraph of its own. Its calls get no result any more.
     fn begin_attempt(&mut self) {
         if !self.reasoning.is_empty() {
             self.reasoning.push("\n\n");
         }
+        self.calls.give_up();
     }
 
     fn add_text(buffer: &mut TextBuffer, first: &mut First, text: &str, event: &FoldEvent<'_>) {
@@ -302,18 +336,52 @@ impl Folder {
         if !content.is_empty() || !reasoning.is_empty() {
             self.add_row(content, reasoning, first);
         }
+        let parts = std::mem::take(&mut self.parts);
+        parts.into_iter().for_each(|part| self.place_part(part, first));
+    }
+
+    /// A part goes to the row that is being gathered, else to the last one. It never ends a row.
+    fn add_part(&mut self, event: &FoldEvent<'_>) {
+        let Some(part) = ui_part(event.name, event.payload) else { return };
+        if !self.budget.admits_bytes(event, json_len(&part)) {
+            return;
+        }
+        let first = First { is_set: true, seq: event.seq, at: event.seconds() };
+        match self.first.is_set {
+            true => parts::add_part(part, &mut self.folded.rows, &mut self.parts, true),
+            false => self.place_part(part, first),
+        }
+    }
+
+    /// A part before any text stands in a row without words.
+    fn place_part(&mut self, part: Object, first: First) {
+        if self.folded.rows.is_empty() {
+            self.add_row(String::new(), String::new(), first);
+        }
+        parts::add_part(part, &mut self.folded.rows, &mut self.parts, false);
     }
 
     fn add_row(&mut self, content: String, reasoning: String, first: First) -> usize {
         let index = self.folded.rows.len();
         let timestamp = first.at.map(|at| at as i64);
         let first_seq = first.seq;
-        self.folded.rows.push(FoldedRow { content, reasoning, timestamp, first_seq, truncated_from: None });
+        let parts = Vec::new();
+        self.folded.rows.push(FoldedRow { content, reasoning, timestamp, first_seq, parts, truncated_from: None });
         self.anchor = Some(index);
         index
     }
 
     fn add_tool(&mut self, event: &FoldEvent<'_>) {
+        let fields = Fields::parse(event.payload).unwrap_or(Fields(Vec::new()));
+        let nth = self.folded.cards.len();
+        let number = event.seq.filter(|seq| *seq > 0);
+        let mut card = open_card(&fields, number.unwrap_or(nth as u64 + 1));
+        let (begun_as, tool_id) = (card.shown(), tool_id(&fields));
+        let (args, large) = tool_arguments(&fields).map(kept_of).unzip();
+        note_call(card.fields_mut(), tool_id.as_deref(), args.as_deref());
+        if !self.budget.admits_bytes(event, json_len(card.fields())) {
+            return;
+        }
         self.flush();
         let row = match self.anchor {
             Some(anchor) => anchor,
@@ -322,258 +390,53 @@ impl Folder {
                 self.add_row(String::new(), String::new(), first)
             }
         };
-        let fields = Fields::parse(event.payload).unwrap_or(Fields(Vec::new()));
-        let nth = self.folded.cards.len();
-        let number = event.seq.filter(|seq| *seq > 0);
-        let card = open_card(&fields, number.unwrap_or(nth as u64 + 1));
-        let (begun_as, tool_id) = (card.shown(), tool_id(&fields));
         self.open.push(nth);
-        self.folded.cards.push(FoldedCard { row, card, begun_as, is_numbered: number.is_some(), tool_id });
+        self.calls.begin(tool_id.clone(), &card.name());
+        self.folded.large.extend(large.flatten());
+        let (is_numbered, is_answered) = (number.is_some(), false);
+        self.folded.cards.push(FoldedCard { row, card, begun_as, is_numbered, tool_id, is_answered });
     }
 
+    /// What a result shows goes to the card that the reference program gives it to, and the result to the call that it is
+    /// for. They may be two where calls without ids are under way at once.
     fn complete_tool(&mut self, event: &FoldEvent<'_>) {
         let fields = Fields::parse(event.payload).unwrap_or(Fields(Vec::new()));
-        let id = tool_id(&fields);
-        let name = given_text(&fields, "name");
-        let is_named = |card: &FoldedCard| name.is_empty() || card.card.name() == name;
-        let cards = &self.folded.cards;
-        let has_id = |at: &usize| id.is_some() && cards[*at].tool_id == id;
-        let is_meant = |at: &usize| (id.is_none() || cards[*at].tool_id.is_none()) && is_named(&cards[*at]);
-        let found = self.open.iter().rposition(has_id).or_else(|| self.open.iter().rposition(is_meant));
-        if let Some(nth) = found {
-            let at = self.open.remove(nth);
+        let (result, large) = tool_result(&fields).map(|(value, _)| kept_of(value)).unzip();
+        let carried = |key: &str| fields.get(key).map_or(0, str::len);
+        // A preview stands in three keys. A value that is no text is spelt out, which at most doubles it.
+        let shown = 6 * (carried("preview") + carried("snippet")) + carried("duration");
+        if !self.budget.admits_bytes(event, shown + result.as_ref().map_or(0, |result| result.len())) {
+            return;
+        }
+        let (id, name) = (tool_id(&fields), given_text(&fields, "name"));
+        if let Some(at) = self.shown_on(id.as_deref(), &name) {
             close_card(self.folded.cards[at].card.fields_mut(), &fields);
         }
+        if let Some(at) = self.calls.complete(id.as_deref(), &name) {
+            self.folded.large.extend(large.flatten());
+            self.folded.cards[at].is_answered = true;
+            note_answer(self.folded.cards[at].card.fields_mut(), &fields, result.as_deref());
+        }
     }
+
+    /// The card that shows a result, by the reference program's rule.
+    fn shown_on(&mut self, id: Option<&str>, name: &str) -> Option<usize> {
+        let cards = &self.folded.cards;
+        let is_named = |card: &FoldedCard| name.is_empty() || card.card.name() == name;
+        let has_id = |at: &usize| id.is_some() && cards[*at].tool_id.as_deref() == id;
+        let is_meant = |at: &usize| (id.is_none() || cards[*at].tool_id.is_none()) && is_named(&cards[*at]);
+        let found = self.open.iter().rposition(has_id).or_else(|| self.open.iter().rposition(is_meant))?;
+        Some(self.open.remove(found))
+    }
+}
+
+/// Bytes of an object as JSON, or a few more.
+fn json_len(fields: &Object) -> usize {
+    fields.iter().map(|(key, value)| 2 * key.len() + value.len() + 4).sum()
 }
 
 /// The text of a payload that is exactly `{"text":"..."}` without escapes, as most are. Spares the JSON reader.
 fn lone_text(payload: &str) -> Option<&str> {
     let text = payload.strip_prefix("{\"text\":\"")?.strip_suffix("\"}")?;
     (!needs_escape(text)).then_some(text)
-}
-
-/// The id of the call that a `tool` or `tool_complete` is about.
-pub(crate) fn tool_id(fields: &Fields<'_>) -> Option<String> {
-    let keys = ["tool_call_id", "tool_id", "tid", "id"];
-    let value = keys.iter().filter_map(|key| fields.get(key)).find(|value| is_truthy(value))?;
-    Some(python_text(value).into_owned())
-}
-
-fn given_text(fields: &Fields<'_>, key: &str) -> String {
-    fields.get(key).filter(|value| is_truthy(value)).map(python_text).unwrap_or_default().into_owned()
-}
-
-/// A card whose tool has not answered. `number` is that of its event, or the card's position in the replay from 1.
-fn open_card(fields: &Fields<'_>, number: u64) -> ToolCard {
-    let name = given_text(fields, "name");
-    let preview = given_text(fields, "preview");
-    let snippet = given_text(fields, "snippet");
-    let mut card = ToolCard::default();
-    let out = card.fields_mut();
-    out.set_text("name", if name.is_empty() { "tool" } else { &name });
-    out.set_text("preview", &preview);
-    out.set_text("snippet", if snippet.is_empty() { &preview } else { &snippet });
-    out.set_text("tid", &format!("journal-{number}"));
-    out.set("args", shown_args(fields.get("args")));
-    out.set("done", "false");
-    card
-}
-
-fn shown_args(args: Option<&str>) -> String {
-    let mut shown = Object::default();
-    let fields = args.and_then(Fields::parse).unwrap_or(Fields(Vec::new()));
-    for (key, value) in fields.0.iter().take(CARD_ARGS_KEYS_MAX) {
-        shown.set(key, quoted(&cut(&python_text(value))));
-    }
-    shown.to_json()
-}
-
-fn cut(text: &str) -> String {
-    match text.char_indices().nth(CARD_ARG_CHARS_MAX) {
-        Some((end, _)) => format!("{}...", &text[..end]),
-        None => text.to_owned(),
-    }
-}
-
-fn close_card(card: &mut Object, fields: &Fields<'_>) {
-    let preview = given_text(fields, "preview");
-    let snippet = given_text(fields, "snippet");
-    card.set("done", "true");
-    if !preview.is_empty() {
-        card.set_text("preview", &preview);
-        card.set_text("snippet", &preview);
-    }
-    if !snippet.is_empty() {
-        card.set_text("snippet", &snippet);
-    }
-    if let Some(duration) = fields.get("duration").filter(|value| *value != "null") {
-        card.set("duration", duration);
-    }
-    card.set("is_error", fields.get("is_error").is_some_and(is_truthy).to_string());
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_card_without_a_number_is_named_by_its_position_among_all_cards() {
-        let seqs = [None, Some(7), Some(0), None, Some(9)];
-        for len in 0..=seqs.len() {
-            let mut folder = Folder::default();
-            for seq in &seqs[..len] {
-                let (name, payload, created_at) = ("tool", "{}", None);
-                folder.push(&FoldEvent { seq: *seq, is_foreign: false, name, payload, created_at });
-            }
-            let tids: Vec<_> = folder.finish().cards.iter().map(|card| card.card.tid().into_owned()).collect();
-            let all = ["journal-1", "journal-7", "journal-3", "journal-4", "journal-9"];
-            assert_eq!(tids, all[..len], "a fold of {len} events");
-        }
-    }
-
-    fn fold(events: &[(&str, &str)]) -> Folded {
-        let mut folder = Folder::default();
-        for (at, (name, payload)) in events.iter().enumerate() {
-            let seq = at as u64 + 1;
-            let created_at = format!("{}.5", 100 + at);
-            folder.push(&FoldEvent {
-                seq: Some(seq),
-                is_foreign: false,
-                name,
-                payload,
-                created_at: Some(created_at.as_bytes()),
-            });
-        }
-        folder.finish()
-    }
-
-    #[track_caller]
-    fn check(events: &[(&str, &str)], expected: &[(&str, &str, i64)]) {
-        let folded = fold(events);
-        let rows: Vec<_> = folded
-            .rows
-            .iter()
-            .map(|row| (row.content.as_str(), row.reasoning.as_str(), row.timestamp.unwrap_or_default()))
-            .collect();
-        assert_eq!(rows, expected);
-    }
-
-    #[test]
-    fn tokens_join_into_one_row_with_the_time_of_the_first() {
-        check(
-            &[("metering", "{}"), ("token", r#"{"text":" Hello"}"#), ("token", r#"{"text":" sea "}"#)],
-            &[("Hello sea", "", 101)],
-        );
-    }
-
-    #[test]
-    fn a_payload_is_understood_alike_whether_or_not_it_has_our_shape() {
-        let texts = [
-            "",
-            "x",
-            "\u{e9}\u{2028}",
-            r"a\nb",
-            r#"\""#,
-            r"\",
-            "\u{1}",
-            "\"",
-            r#"a","text":"b"#,
-            r#"a","b":"c"#,
-            r"\ud800",
-        ];
-        for text in texts {
-            let ours = format!(r#"{{"text":"{text}"}}"#);
-            let spaced = format!(r#"{{ "text":"{text}"}}"#);
-            assert_eq!(fold(&[("token", &ours)]).rows, fold(&[("token", &spaced)]).rows, "{ours}");
-            assert_eq!(fold(&[("reasoning", &ours)]).rows, fold(&[("reasoning", &spaced)]).rows, "{ours}");
-        }
-    }
-
-    #[test]
-    fn reasoning_stays_beside_the_text_and_never_in_it() {
-        check(
-            &[("reasoning", r#"{"text":"","thinking":"hm "}"#), ("token", r#"{"text":"yes"}"#), ("done", "{}")],
-            &[("yes", "hm", 100)],
-        );
-    }
-
-    #[test]
-    fn what_a_failed_attempt_thought_is_a_paragraph_of_its_own() {
-        let thought = |text: &str| format!(r#"{{"text":"{text}"}}"#);
-        check(
-            &[("attempt", "{}"), ("reasoning", &thought("a")), ("attempt", "{}"), ("reasoning", &thought("b"))],
-            &[("", "a\n\nb", 101)],
-        );
-    }
-
-    #[test]
-    fn an_interim_note_starts_a_paragraph_and_ends_the_row() {
-        check(
-            &[
-                ("token", r#"{"text":"Streamed"}"#),
-                ("interim_assistant", r#"{"text":" note "}"#),
-                ("token", r#"{"text":"tail"}"#),
-                ("interim_assistant", r#"{"already_streamed":true,"text":"tail"}"#),
-                ("token", r#"{"text":"end"}"#),
-            ],
-            &[("Streamed\n\nnote", "", 100), ("tail", "", 102), ("end", "", 104)],
-        );
-    }
-
-    #[test]
-    fn a_tool_before_any_text_gets_an_empty_row_to_stand_on() {
-        let folded = fold(&[("tool", r#"{"name":"ls"}"#), ("token", r#"{"text":"x"}"#), ("tool", r#"{"name":"cd"}"#)]);
-        assert_eq!(folded.rows.iter().map(|row| row.content.as_str()).collect::<Vec<_>>(), ["", "x"]);
-        assert_eq!(folded.cards.iter().map(|card| card.row).collect::<Vec<_>>(), [0, 1]);
-    }
-
-    #[test]
-    fn a_result_finds_its_card_by_id_before_it_looks_at_names() {
-        let folded = fold(&[
-            ("tool", r#"{"name":"t","tool_call_id":"a","preview":"1"}"#),
-            ("tool", r#"{"name":"t","tool_call_id":"b","preview":"2"}"#),
-            ("tool_complete", r#"{"name":"t","tool_call_id":"a","preview":"one","duration":0.50}"#),
-        ]);
-        let cards: Vec<_> = folded.cards.iter().map(|card| card.card.fields().to_json()).collect();
-        assert!(cards[0].contains(r#""preview":"one","snippet":"one""#) && cards[0].contains(r#""duration":0.50"#));
-        assert!(cards[0].contains(r#""done":true"#) && cards[1].contains(r#""done":false"#), "{cards:?}");
-    }
-
-    #[test]
-    fn arguments_are_shown_in_part() {
-        let long = "x".repeat(130);
-        let payload = format!(r#"{{"args":{{"a":"{long}","b":7,"c":[1],"d":null,"e":1}}}}"#);
-        let folded = fold(&[("tool", &payload)]);
-        let args = Object::parse(folded.cards[0].card.fields().get("args").unwrap()).unwrap();
-        assert_eq!(args.text("a").unwrap(), format!("{}...", "x".repeat(120)));
-        assert_eq!(args.text("c").unwrap(), "[1]");
-        assert_eq!(args.iter().count(), 4);
-    }
-
-    #[test]
-    fn an_event_that_is_there_twice_counts_once_even_out_of_order() {
-        let mut folder = Folder::default();
-        for (seq, text) in [(1, "a"), (3, "c"), (2, "b"), (3, "c"), (2, "b"), (4, "d")] {
-            let payload = format!(r#"{{"text":"{text}"}}"#);
-            folder.push(&FoldEvent {
-                seq: Some(seq),
-                is_foreign: false,
-                name: "token",
-                payload: &payload,
-                created_at: None,
-            });
-        }
-        assert_eq!(folder.finish().rows[0].content, "acbd");
-    }
-
-    #[test]
-    fn rows_of_a_run_that_ended_normally_carry_no_recovery_keys() {
-        let folded = fold(&[("token", r#"{"text":"x"}"#), ("tool", r#"{"name":"t"}"#)]);
-        let row = folded.rows[0].to_row(Provenance::Live("r"), 0);
-        let card = folded.cards[0].to_card(Provenance::Live("r"), 4);
-        assert_eq!(row.fields().to_json(), r#"{"role":"assistant","content":"x","timestamp":100,"_run_id":"r"}"#);
-        assert!(!card.fields().to_json().contains("_recovered"));
-        assert_eq!(card.row_index(), Some(4));
-    }
 }
