@@ -3,7 +3,8 @@
 use bytes::Bytes;
 
 use super::ChunkWriter;
-use crate::http::stream::{Feed, Follower, Next, Piece, broken_off};
+use crate::http::stream::{Feed, Follower, Frame, Next, Piece, broken_off};
+use crate::model::{Fields, seconds_of};
 
 /// A run's chunks, as a feed. The follower begins at the run's first event: chunks mean nothing without those before.
 #[derive(Debug)]
@@ -16,8 +17,21 @@ pub(in crate::http) struct ChatFeed {
 
 impl ChatFeed {
     pub(in crate::http) fn new(follower: Follower) -> Self {
-        let writer = ChunkWriter::new(&follower.tail().run);
+        let writer = ChunkWriter::new(&follower.tail().session, &follower.tail().run);
         ChatFeed { follower, writer, has_begun: false, is_over: false }
+    }
+
+    /// Says when the turn began, in seconds, in the message's metadata.
+    pub(in crate::http) fn with_began_at(mut self, seconds: Option<f64>) -> Self {
+        self.writer.began_at(seconds);
+        self
+    }
+
+    fn take(&mut self, frame: &Frame, chunks: &mut Vec<u8>) {
+        if frame.terminal.is_some() {
+            self.writer.ended_at(moment_of(frame));
+        }
+        self.writer.event(frame.name(), frame.payload(), chunks);
     }
 }
 
@@ -31,7 +45,7 @@ impl Feed for ChatFeed {
         while chunks.is_empty() && !self.is_over {
             match self.follower.next().await {
                 Next::Frames(frames) => {
-                    frames.iter().for_each(|frame| self.writer.event(frame.name(), frame.payload(), &mut chunks));
+                    frames.iter().for_each(|frame| self.take(frame, &mut chunks));
                 }
                 Next::Gap { .. } => {}
                 Next::Ahead { .. } | Next::CaughtUp | Next::End(_) => {
@@ -44,4 +58,10 @@ impl Feed for ChatFeed {
         }
         (!chunks.is_empty()).then(|| Ok(Bytes::from(chunks)))
     }
+}
+
+/// When an event happened, in seconds.
+fn moment_of(frame: &Frame) -> Option<f64> {
+    let line = std::str::from_utf8(frame.line()).ok()?;
+    seconds_of(Fields::parse(line)?.get("created_at")?.as_bytes())
 }

@@ -1,9 +1,12 @@
-//! The AI SDK's chat protocol: what its clients ask, and a run's answer as the chunks that they understand.
+//! The AI SDK's chat protocol: what its clients ask, a run's answer as the chunks that they understand, and the transcript
+//! as their messages.
 
 mod body;
+mod call_id;
 mod chunk;
 mod feed;
 mod request;
+mod value;
 
 pub(super) use body::{BadBody, BodyScanner, ChatBody, ChatField};
 pub(super) use chunk::ChunkWriter;

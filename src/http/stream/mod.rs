@@ -17,6 +17,7 @@ pub(super) use feed::{
     Feed, FollowerCount, Manners, Piece, broken_off, chunk_stream, closed, event_stream, plain_stream,
 };
 pub(super) use follower::{Follower, Next, Waits};
+pub(super) use frame::Frame;
 pub(super) use hub::Hub;
 pub(super) use list::ListFeed;
 pub(super) use run::{Cursor, LinesFeed, RunFeed, first_within};

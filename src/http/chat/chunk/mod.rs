@@ -4,31 +4,38 @@
 //! Whatever the events are, the chunks are balanced, and such that every release of the packages accepts them. The first
 //! ones refuse keys that they do not know, so no chunk says more than it must.
 
+mod about;
 mod calls;
+mod ending;
+mod part;
 #[cfg(test)]
 pub(super) mod tests;
 
-use std::borrow::Cow;
+pub(super) use about::{OURS, Usage, producers_metadata};
 
+use about::{About, write_metadata};
 use calls::Calls;
+use ending::ClosingChunk;
+use part::{Kind, Part};
 
+use super::value::{given, part_for};
 use crate::model::fold::ATTEMPT_EVENT;
-use crate::model::{Fields, RunEnd, RunId, TextBuffer, is_truthy, python_text, quote, text_of, trim};
-
-/// What an answer says that stopped without a word about why.
-const NO_END: &str = "the answer was interrupted";
+use crate::model::{Fields, RunEnd, RunId, SessionId, is_truthy, quote, trim, ui_part};
 
 /// Writes the chunks of one run's answer, which is one message of the UI.
 ///
 /// The same events give the same chunks, part ids and call ids included: a replay from the first event is the same message.
 #[derive(Debug)]
 pub(crate) struct ChunkWriter {
+    session: SessionId,
     message_id: Box<str>,
     stage: Stage,
     part: Option<Part>,
     parts_begun: u64,
     calls: Calls,
+    about: About,
     ending: Option<ClosingChunk>,
+    state: Option<RunEnd>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,15 +47,28 @@ enum Stage {
 
 impl ChunkWriter {
     /// The message of a run. It has the run's id, by which a client that has a part of it already knows it again.
-    pub(crate) fn new(run: &RunId) -> Self {
+    pub(crate) fn new(session: &SessionId, run: &RunId) -> Self {
         ChunkWriter {
+            session: session.clone(),
             message_id: run.as_str().into(),
             stage: Stage::Before,
             part: None,
             parts_begun: 0,
             calls: Calls::default(),
+            about: About::new(run),
             ending: None,
+            state: None,
         }
+    }
+
+    /// Notes when the turn began, in seconds.
+    pub(crate) fn began_at(&mut self, seconds: Option<f64>) {
+        self.about.began_at(seconds);
+    }
+
+    /// Notes when the run ended, in seconds.
+    pub(crate) fn ended_at(&mut self, seconds: Option<f64>) {
+        self.about.ended_at(seconds);
     }
 
     /// Begins the message, unless it has begun.
@@ -60,7 +80,7 @@ impl ChunkWriter {
         }
     }
 
-    /// Takes the next event, and begins the message if nobody has.
+    /// Takes the next event, and begins the message unless it has begun.
     pub(crate) fn event(&mut self, name: &str, payload: &str, out: &mut Vec<u8>) {
         if self.stage == Stage::After {
             return;
@@ -72,7 +92,11 @@ impl ChunkWriter {
             "reasoning" => self.add(Kind::Reasoning, thought_of(&fields()), out),
             "interim_assistant" => self.add_paragraph(&fields(), out),
             "tool" => self.begin_call(&fields(), out),
+            "tool_delta" => self.calls.stream_arguments(&fields(), out),
             "tool_complete" => self.calls.complete(&fields(), out),
+            "file" | "source" | "data" => self.add_ui_part(name, payload, out),
+            "metadata" => write_metadata(payload, out),
+            "usage" if self.about.note(&fields()) => self.about.write(out),
             ATTEMPT_EVENT => self.begin_attempt(out),
             "done" | "stream_end" | "cancel" | "apperror" | "error" => self.note_end(name, payload, out),
             _ => {}
@@ -87,10 +111,11 @@ impl ChunkWriter {
         }
         self.begin(out);
         self.close_part(out);
-        let ending = self.ending.take().unwrap_or_else(|| ClosingChunk::Error(NO_END.to_owned()));
-        self.calls.give_up(ending.owed_result(), out);
+        self.calls.give_up(out);
+        let state = self.state.unwrap_or(RunEnd::InterruptedByCrash);
+        self.about.write_end(state.as_str(), out);
         Frame::open(out, "finish-step").close();
-        ending.write(out);
+        self.ending.take().unwrap_or_else(ClosingChunk::unknown).write(out);
         out.extend_from_slice(b"data: [DONE]\n\n");
         self.stage = Stage::After;
     }
@@ -101,33 +126,33 @@ impl ChunkWriter {
             self.close_part(out);
         }
         let part = self.part.get_or_insert_with(|| Part::new(kind));
-        match value.starts_with('"') {
-            true => part.text.push_literal(value),
-            false => part.text.push(&python_text(value)),
-        }
-        let words = part.text.take_whole();
-        part.write(&words, &mut self.parts_begun, out);
+        part.add(value, &mut self.parts_begun, out);
     }
 
-    /// A paragraph of its own, unless its words were said before: then it only ends them.
+    /// The last paragraph of a text, unless its words were said before: then it only ends them.
     fn add_paragraph(&mut self, fields: &Fields<'_>, out: &mut Vec<u8>) {
         let is_said = fields.get("already_streamed").is_some_and(is_truthy);
         let text = given(fields, &["text"]).unwrap_or_default();
         let text = trim(&text);
-        if is_said || !text.is_empty() {
+        if is_said {
+            return self.close_part(out);
+        }
+        if text.is_empty() {
+            return;
+        }
+        if self.part.as_ref().is_some_and(|part| part.kind == Kind::Reasoning) {
             self.close_part(out);
         }
-        if !is_said && !text.is_empty() {
-            let mut part = Part::new(Kind::Text);
-            part.write(text, &mut self.parts_begun, out);
-            part.close(&mut self.parts_begun, out);
-        }
+        let mut part = self.part.take().unwrap_or_else(|| Part::new(Kind::Text));
+        part.add_paragraph(text, &mut self.parts_begun, out);
+        part.close(&mut self.parts_begun, out);
     }
 
     /// What an attempt that failed had thought stays, a paragraph of its own.
     fn begin_attempt(&mut self, out: &mut Vec<u8>) {
-        if self.part.as_ref().is_some_and(|part| part.kind == Kind::Reasoning) {
-            self.close_part(out);
+        let thought = self.part.as_mut().filter(|part| part.kind == Kind::Reasoning && !part.is_empty());
+        if let Some(part) = thought {
+            part.add("\"\\n\\n\"", &mut self.parts_begun, out);
         }
     }
 
@@ -142,11 +167,27 @@ impl ChunkWriter {
         self.calls.begin(fields, out);
     }
 
+    /// A file, a source or data. It neither ends nor divides a text, as in the transcript.
+    fn add_ui_part(&mut self, name: &str, payload: &str, out: &mut Vec<u8>) {
+        let Some(part) = ui_part(name, payload) else { return };
+        let part = part_for(&self.session, &part);
+        let Some(kind) = part.text("type") else { return };
+        let mut frame = Frame::open(out, &kind);
+        // The packages do not read a file's name from a chunk.
+        let is_sent = |key: &str| key != "type" && !(key == "filename" && kind == "file");
+        for (key, value) in part.iter().filter(|(key, _)| is_sent(key)) {
+            frame = frame.json(key, value);
+        }
+        frame.close();
+    }
+
     /// The last end that is not `stream_end` decides, as it does for the journal.
     fn note_end(&mut self, name: &str, payload: &str, out: &mut Vec<u8>) {
         self.close_part(out);
+        self.about.note(&Fields::parse(payload).unwrap_or(Fields(Vec::new())));
         if name != "stream_end" || self.ending.is_none() {
             self.ending = ClosingChunk::of(name, payload).or(self.ending.take());
+            self.state = RunEnd::of(name, payload).or(self.state);
         }
     }
 }
@@ -156,58 +197,36 @@ fn thought_of<'a>(fields: &Fields<'a>) -> Option<&'a str> {
     ["text", "reasoning", "thinking"].iter().filter_map(|key| fields.get(key)).find(|value| is_truthy(value))
 }
 
-/// The text of the first of these keys that says anything.
-fn given<'a>(fields: &Fields<'a>, keys: &[&str]) -> Option<Cow<'a, str>> {
-    keys.iter().filter_map(|key| fields.get(key)).find(|value| is_truthy(value)).map(python_text)
+/// One chunk as it is written, key by key.
+struct Frame<'a> {
+    out: &'a mut Vec<u8>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Text,
-    Reasoning,
-}
-
-/// A text or a thought that is being written. It begins with its first whole character.
-#[derive(Debug)]
-struct Part {
-    kind: Kind,
-    id: Option<String>,
-    text: TextBuffer,
-}
-
-impl Part {
-    fn new(kind: Kind) -> Self {
-        Part { kind, id: None, text: TextBuffer::default() }
+impl<'a> Frame<'a> {
+    fn open(out: &'a mut Vec<u8>, chunk: &str) -> Self {
+        out.extend_from_slice(b"data: {");
+        Frame { out }.field("type", &quoted(chunk))
     }
 
-    /// What the start, a piece and the end of such a part are called.
-    fn chunks(&self) -> [&'static str; 3] {
-        match self.kind {
-            Kind::Text => ["text-start", "text-delta", "text-end"],
-            Kind::Reasoning => ["reasoning-start", "reasoning-delta", "reasoning-end"],
-        }
+    fn json(self, key: &str, value: &str) -> Self {
+        self.out.push(b',');
+        self.field(key, value)
     }
 
-    fn write(&mut self, words: &str, parts_begun: &mut u64, out: &mut Vec<u8>) {
-        if words.is_empty() {
-            return;
-        }
-        let [start, delta, _] = self.chunks();
-        let id = self.id.get_or_insert_with(|| {
-            *parts_begun += 1;
-            let id = parts_begun.to_string();
-            Frame::open(out, start).text("id", &id).close();
-            id
-        });
-        Frame::open(out, delta).text("id", id).text("delta", words).close();
+    fn text(self, key: &str, text: &str) -> Self {
+        self.json(key, &quoted(text))
     }
 
-    fn close(mut self, parts_begun: &mut u64, out: &mut Vec<u8>) {
-        let rest = self.text.take();
-        self.write(&rest, parts_begun, out);
-        if let Some(id) = &self.id {
-            Frame::open(out, self.chunks()[2]).text("id", id).close();
-        }
+    fn field(self, key: &str, value: &str) -> Self {
+        self.out.push(b'"');
+        self.out.extend_from_slice(key.as_bytes());
+        self.out.extend_from_slice(b"\":");
+        self.out.extend_from_slice(value.as_bytes());
+        self
+    }
+
+    fn close(self) {
+        self.out.extend_from_slice(b"}\n\n");
     }
 }
 
@@ -215,92 +234,4 @@ fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     quote(text, &mut out);
     out
-}
-
-/// How the message ends.
-#[derive(Debug, PartialEq, Eq)]
-enum ClosingChunk {
-    Finish(&'static str),
-    Abort,
-    Error(String),
-}
-
-impl ClosingChunk {
-    fn of(name: &str, payload: &str) -> Option<Self> {
-        let is_failure = matches!(name, "apperror" | "error");
-        Some(match RunEnd::of(name, payload)? {
-            RunEnd::InterruptedByUser => ClosingChunk::Abort,
-            _ if is_failure => ClosingChunk::Error(message_of(payload)),
-            // The packages say this of an agent that was not allowed another step.
-            RunEnd::ToolLimitReached => ClosingChunk::Finish("tool-calls"),
-            _ => ClosingChunk::Finish(finish_reason(payload)),
-        })
-    }
-
-    /// What becomes of the tools that have not answered.
-    fn owed_result(&self) -> &'static str {
-        match self {
-            ClosingChunk::Finish(_) => "no result",
-            ClosingChunk::Abort | ClosingChunk::Error(_) => "interrupted",
-        }
-    }
-
-    fn write(&self, out: &mut Vec<u8>) {
-        match self {
-            ClosingChunk::Finish(reason) => Frame::open(out, "finish").text("finishReason", reason).close(),
-            ClosingChunk::Abort => Frame::open(out, "abort").close(),
-            ClosingChunk::Error(text) => Frame::open(out, "error").text("errorText", text).close(),
-        }
-    }
-}
-
-/// Why an endpoint says that it finished, in the words that all releases of the packages know.
-fn finish_reason(payload: &str) -> &'static str {
-    let said = Fields::parse(payload).and_then(|fields| fields.get("finish_reason").and_then(text_of));
-    match said.as_deref().map(trim) {
-        None | Some("" | "stop" | "end_turn" | "stop_sequence") => "stop",
-        Some("length" | "max_tokens") => "length",
-        Some("content_filter" | "content-filter") => "content-filter",
-        Some("tool_calls" | "tool-calls" | "function_call" | "tool_use") => "tool-calls",
-        Some(_) => "other",
-    }
-}
-
-fn message_of(payload: &str) -> String {
-    let fields = Fields::parse(payload).unwrap_or(Fields(Vec::new()));
-    let said = given(&fields, &["message", "error", "text", "type"]).unwrap_or_default();
-    match trim(&said) {
-        "" => "the run failed".to_owned(),
-        said => said.to_owned(),
-    }
-}
-
-/// One chunk as it is written, key by key.
-struct Frame<'a> {
-    out: &'a mut Vec<u8>,
-}
-
-impl<'a> Frame<'a> {
-    fn open(out: &'a mut Vec<u8>, chunk: &'static str) -> Self {
-        out.extend_from_slice(b"data: {\"type\":\"");
-        out.extend_from_slice(chunk.as_bytes());
-        out.push(b'"');
-        Frame { out }
-    }
-
-    fn json(self, key: &'static str, value: &str) -> Self {
-        self.out.extend_from_slice(b",\"");
-        self.out.extend_from_slice(key.as_bytes());
-        self.out.extend_from_slice(b"\":");
-        self.out.extend_from_slice(value.as_bytes());
-        self
-    }
-
-    fn text(self, key: &'static str, text: &str) -> Self {
-        self.json(key, &quoted(text))
-    }
-
-    fn close(self) {
-        self.out.extend_from_slice(b"}\n\n");
-    }
 }
