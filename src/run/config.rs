@@ -95,6 +95,7 @@ struct RunnerEntry {
     headers_env: Option<BTreeMap<String, String>>,
     body: Option<toml::Table>,
     stream_options: Option<bool>,
+    attachments: Option<bool>,
 }
 
 /// Which keys belong to which kind of runner.
@@ -113,6 +114,7 @@ const KEYS: [(&str, &[&str]); 3] = [
             "headers_env",
             "body",
             "stream_options",
+            "attachments",
         ],
     ),
 ];
@@ -221,6 +223,7 @@ impl RunnerEntry {
             ("headers_env", self.headers_env.is_some()),
             ("body", self.body.is_some()),
             ("stream_options", self.stream_options.is_some()),
+            ("attachments", self.attachments.is_some()),
         ];
         given.into_iter().filter(|(_, is_given)| *is_given).map(|(key, _)| key).collect()
     }
@@ -275,6 +278,7 @@ impl RunnerEntry {
         runner.system = self.system.clone();
         runner.body = body;
         runner.stream_options = self.stream_options.unwrap_or(true);
+        runner.attachments = self.attachments.unwrap_or(true);
         runner.headers = self.headers.clone().unwrap_or_default().into_iter().collect();
         runner.headers_env = self.headers_env.clone().unwrap_or_default().into_iter().collect();
         runner.check()?;
@@ -354,5 +358,10 @@ mod tests {
         let text =
             "[runners.a]\nkind = \"openai\"\nbase_url = \"http://x/v1\"\nmodel = \"m\"\nbody = { temperature = 0.5 }";
         assert!(Config::parse(text).is_ok());
+        for key in ["stream_options", "attachments"] {
+            assert!(Config::parse(&format!("{text}\n{key} = false")).is_ok(), "{key}");
+            refused(&format!("{text}\n{key} = \"no\""), "line 6");
+            refused(&format!("[runners.a]\nkind = \"demo\"\n{key} = true"), "is not for the kind \"demo\"");
+        }
     }
 }

@@ -5,6 +5,7 @@
 //! functions; `sleep.rs` is the one place that waits. A run is a task of a tokio runtime, not a thread. Knows no terminal
 //! and no HTTP server.
 
+mod attachments;
 mod attempt;
 mod backoff;
 mod command;

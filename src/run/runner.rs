@@ -35,9 +35,10 @@ pub struct Prompt {
     pub run: RunId,
     /// What the user said.
     pub message: String,
-    /// What came with it: a JSON list.
+    /// What came with it: a JSON list. A stored file is there as a data URL in `url`; a URL that still begins with
+    /// `lastword:` names one that is not stored or too large.
     pub attachments: String,
-    /// The conversation up to and including the message, without loose ends.
+    /// The conversation up to and including the message, without loose ends, its files as content parts of a chat request.
     pub context: Context,
     /// What the agent calls this conversation, if it completed a turn of it before.
     pub agent_session: Option<String>,

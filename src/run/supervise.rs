@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
+use super::attachments::{Stored, resolved};
 use super::attempt::{Around, Asked, Attempt, wish};
 use super::decide::{Next, Story, decide};
 use super::ending::{Why, agent_forgot, agent_is_new, attempt_begins, attempt_ends, run_fails, run_is_ended};
@@ -20,7 +21,7 @@ use super::watchdog::Budgets;
 use crate::awake::AwakeClock;
 use crate::entropy::{Entropy, SystemEntropy};
 use crate::journal::{Found, ReadOptions};
-use crate::model::{Event, Object, RunEnd};
+use crate::model::{Context, Event, Object, RunEnd, SessionId};
 use crate::store::{Run, Store, StoreError};
 
 /// What became of a supervised run.
@@ -205,10 +206,9 @@ impl Supervision {
 
     /// The conversation as it is now, with the turn that is to be answered at its end.
     async fn prompt(&self, story: &Story) -> Result<Prompt, StoreError> {
-        let (store, run) = (self.store.clone(), self.scribe.run.clone());
-        let read = move || store.get_session(run.session()).map(|session| (session.context(), session.pending_turn()));
-        let (context, pending) = self.scribe.desk.document(read).await?;
-        let (message, attachments) = pending.map(|turn| (turn.message, turn.attachments)).unwrap_or_default();
+        let (store, session) = (self.store.clone(), self.scribe.run.session().clone());
+        let read = move || turn_to_answer(&store, &session);
+        let TurnToAnswer { message, attachments, context } = self.scribe.desk.document(read).await?;
         let (session, run) = (self.scribe.run.session().clone(), self.scribe.run.id().clone());
         let (agent_session, attempt) = (story.agent_session.clone(), story.attempt);
         Ok(Prompt { session, run, message, attachments, context, agent_session, attempt })
@@ -259,6 +259,20 @@ impl Supervision {
         };
         self.stage.send_modify(|stage| stage.end = Some(end));
     }
+}
+
+/// The pending turn of a session, and the conversation that it belongs to.
+struct TurnToAnswer {
+    message: String,
+    attachments: String,
+    context: Context,
+}
+
+fn turn_to_answer(store: &Store, session: &SessionId) -> Result<TurnToAnswer, StoreError> {
+    let pending = store.get_session(session)?.pending_turn();
+    let (message, attachments) = pending.map(|turn| (turn.message, turn.attachments)).unwrap_or_default();
+    let attachments = resolved(&attachments, &Stored { store, session });
+    Ok(TurnToAnswer { message, attachments, context: store.context(session)? })
 }
 
 fn end_in_journal(store: &Store, run: &Run) -> Result<Option<RunReport>, StoreError> {

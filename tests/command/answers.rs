@@ -1,5 +1,7 @@
 //! What a command is told, and what becomes of what it prints.
 
+use lastword::UserTurn;
+use lastword::model::AttachmentId;
 use lastword::run::{BudgetSettings, CommandRunner, OutputForm};
 use serde_json::json;
 
@@ -18,6 +20,23 @@ async fn a_command_is_given_the_turn_as_one_line_of_json() {
     });
     assert_eq!(agent.json("input"), expected);
     assert_eq!(agent.written("input").lines().count(), 1);
+}
+
+#[tokio::test]
+async fn a_command_is_given_stored_files_as_data_urls() {
+    let agent = Agent::new("cat > $0/input; echo fine");
+    let (store, session) = (&agent.house.store, &agent.house.session);
+    let stored = store.put_attachment(session, b"abc", "image/png", None).unwrap().id.to_url();
+    let gone = AttachmentId::of_bytes(b"never stored").to_url();
+    let file = |url: &str| json!({"type": "file", "mediaType": "image/png", "filename": "a.png", "url": url});
+    let given = json!([file(&stored), file(&gone), file("https://x/a.png"), "notes.txt"]);
+    let turn = UserTurn { attachments: given.to_string(), ..UserTurn::text("What is this?") };
+    let mut started = agent.house.supervisor.start(session, turn, None).await.unwrap();
+    assert!(started.ended().await.is_completed());
+    let expected = json!([file("data:image/png;base64,YWJj"), file(&gone), file("https://x/a.png"), "notes.txt"]);
+    assert_eq!(agent.json("input")["attachments"], expected);
+    let image = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,YWJj"}});
+    assert_eq!(agent.json("input")["context"][0]["content"][1], image, "the context has it as a content part");
 }
 
 #[tokio::test]

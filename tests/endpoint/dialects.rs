@@ -4,11 +4,7 @@ use serde_json::{Value, json};
 
 use crate::house::{House, Outcome, PATIENT, message, text};
 use crate::server::{Reply, Server};
-use crate::words::{DONE, HEAD, data, delta, document, fine, finish, sends, word};
-
-fn call(part: Value) -> String {
-    delta(json!({"tool_calls": [part]}))
-}
+use crate::words::{DONE, HEAD, call, data, delta, document, fine, finish, sends, word};
 
 /// Id, name and arguments of each call that is journalled.
 fn calls(house: &House, run: &lastword::RunId) -> Vec<[String; 3]> {

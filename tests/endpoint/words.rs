@@ -46,6 +46,11 @@ pub(crate) fn thought(text: &str) -> String {
     delta(json!({"reasoning_content": text}))
 }
 
+/// A chunk that adds a part of a tool call.
+pub(crate) fn call(part: Value) -> String {
+    delta(json!({"tool_calls": [part]}))
+}
+
 /// A chunk that says who speaks, and nothing else.
 pub(crate) fn role() -> String {
     delta(json!({"role": "assistant", "content": ""}))

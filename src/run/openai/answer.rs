@@ -27,6 +27,8 @@ const LINGER: Duration = Duration::from_secs(2);
 #[derive(Debug, Default)]
 pub(super) struct Answer {
     secrets: Secrets,
+    /// What is said before the first word.
+    preface: Vec<Event>,
     calls: Calls,
     has_spoken: bool,
     finish_reason: Option<String>,
@@ -40,9 +42,10 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// An answer of which nothing has arrived, to a request that was made with a key.
-    pub(super) fn asked_with(secrets: Secrets) -> Self {
-        Answer { secrets, ..Answer::default() }
+    /// An answer of which nothing has arrived, to a request that was made with these secrets. The preface is said before
+    /// the first word, and not earlier: what the user has seen keeps a failed attempt from being made again.
+    pub(super) fn asked_with(secrets: Secrets, preface: Vec<Event>) -> Self {
+        Answer { secrets, preface, ..Answer::default() }
     }
 
     /// Takes a stream of events.
@@ -152,7 +155,17 @@ impl Answer {
 
     async fn say(&mut self, event: Event, outlet: &Outlet) -> Result<(), Failure> {
         self.has_spoken = true;
+        if event.name() != "reasoning" {
+            self.say_preface(outlet).await?;
+        }
         Ok(outlet.say(event).await?)
+    }
+
+    async fn say_preface(&mut self, outlet: &Outlet) -> Result<(), Failure> {
+        for event in std::mem::take(&mut self.preface) {
+            outlet.say(event).await?;
+        }
+        Ok(())
     }
 
     /// A stream that ended without saying that the answer is complete was cut off.
@@ -166,6 +179,7 @@ impl Answer {
         if !self.has_spoken {
             return Err(empty_answer(self.finish_reason.as_deref()));
         }
+        self.say_preface(outlet).await?;
         for event in std::mem::take(&mut self.calls).finish() {
             self.say(event, outlet).await?;
         }

@@ -7,6 +7,7 @@ mod chunk;
 mod key;
 mod refusal;
 mod request;
+mod unsent;
 mod usage;
 
 use std::fmt;
@@ -22,7 +23,7 @@ use self::key::Secrets;
 use self::refusal::Refusal;
 use super::runner::{Failure, Finish, Outlet, Producing, Prompt, Runner};
 use super::sleep::joined;
-use crate::model::Object;
+use crate::model::{Event, Object};
 
 /// Asks an endpoint for every answer.
 #[derive(Clone)]
@@ -47,6 +48,8 @@ pub struct OpenAiRunner {
     pub headers_env: Vec<(String, String)>,
     /// Whether requests ask for the usage with `stream_options`. Without, an endpoint may not say what an answer took.
     pub stream_options: bool,
+    /// Whether the model takes anything but text. Without, attachments are left out, and the answer says so.
+    pub attachments: bool,
 }
 
 impl OpenAiRunner {
@@ -63,6 +66,7 @@ impl OpenAiRunner {
             headers: Vec::new(),
             headers_env: Vec::new(),
             stream_options: true,
+            attachments: true,
         })
     }
 
@@ -75,21 +79,24 @@ impl OpenAiRunner {
 
     async fn answer(self, prompt: Prompt, outlet: Outlet) -> Result<Finish, Failure> {
         let runner = self.clone();
-        // A key may lie on a slow disk, and so may the system's certificates.
-        let ready = joined(tokio::task::spawn_blocking(move || Ok((runner.client()?, runner.secrets()?)))).await;
-        let (client, secrets) = ready.map_err(unusable)?;
-        let request = self.request(&client, &secrets, prompt)?;
+        // A key may lie on a slow disk, and so may the system's certificates. Attachments are large.
+        let ready = joined(tokio::task::spawn_blocking(move || runner.prepare(prompt))).await;
+        let Prepared { client, secrets, request, preface } = ready.map_err(unusable)?;
         let response = self.response(&client, &secrets, request).await?;
-        let answer = Answer::asked_with(secrets);
+        let answer = Answer::asked_with(secrets, preface);
         match is_whole(&response) {
             true => answer.take_whole(response, &outlet).await,
             false => answer.take_stream(response, &outlet).await,
         }
     }
 
-    fn request(&self, client: &Client, secrets: &Secrets, prompt: Prompt) -> Result<Request, Failure> {
-        let request = client.post(self.address.clone()).headers(self.headers_of_request(secrets).map_err(unusable)?);
-        request.body(self.request_body(prompt)).build().map_err(|cause| unusable(innermost(&cause)))
+    /// Makes a request of a conversation. Blocks.
+    fn prepare(&self, prompt: Prompt) -> Result<Prepared, String> {
+        let (client, secrets) = (self.client()?, self.secrets()?);
+        let preface = unsent::events(&unsent::unsent(&prompt, self.attachments));
+        let request = client.post(self.address.clone()).headers(self.headers_of_request(&secrets)?);
+        let request = request.body(self.request_body(prompt)).build().map_err(|cause| innermost(&cause))?;
+        Ok(Prepared { client, secrets, request, preface })
     }
 
     /// The answer to a request. An endpoint that refuses `stream_options` is asked once more at once, without them, and
@@ -118,6 +125,15 @@ impl OpenAiRunner {
         let client = request::client(&self.address)?;
         Ok(self.client.get_or_init(|| client).clone())
     }
+}
+
+/// A request that is ready to be sent.
+struct Prepared {
+    client: Client,
+    secrets: Secrets,
+    request: Request,
+    /// What the answer begins with.
+    preface: Vec<Event>,
 }
 
 impl Runner for OpenAiRunner {

@@ -100,6 +100,9 @@ impl OpenAiRunner {
         if let (Some(text), false) = (&self.system, has_system) {
             context.messages.insert(0, ContextMessage::System { text: text.clone() });
         }
+        if !self.attachments {
+            context.messages.iter_mut().for_each(leave_out_attachments);
+        }
         let mut body = Object::default();
         body.set_text("model", &self.model);
         body.set("stream", "true");
@@ -122,6 +125,12 @@ impl OpenAiRunner {
     pub(super) fn may_leave_out_options(&self, refusal: &Refusal) -> bool {
         let is_configured = Object::parse(&self.body).is_some_and(|body| body.get(STREAM_OPTIONS).is_some());
         self.asks_for_usage() && !is_configured && refusal.is_about(STREAM_OPTIONS)
+    }
+}
+
+fn leave_out_attachments(message: &mut ContextMessage) {
+    if let ContextMessage::User { attachments, .. } = message {
+        attachments.clear();
     }
 }
 
