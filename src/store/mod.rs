@@ -3,7 +3,6 @@
 //! Blocking, and safe to share between threads. Knows no terminal and no HTTP.
 
 mod branches;
-mod again;
 mod attachments;
 mod error;
 mod follow;
