@@ -8,7 +8,7 @@ use super::{Context, output};
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The session's id; a fresh one if none is given.
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true)]
     id: Option<String>,
     /// The session's title.
     #[arg(long, default_value = "Untitled")]

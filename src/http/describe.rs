@@ -10,7 +10,7 @@ use utoipa::{IntoParams, ToSchema};
 #[into_params(parameter_in = Path)]
 pub(super) struct InSession {
     /// The session.
-    #[param(pattern = "^[A-Za-z0-9-][A-Za-z0-9_-]{0,127}$")]
+    #[param(pattern = "^[A-Za-z0-9_-]{1,128}$")]
     sid: String,
 }
 
@@ -19,7 +19,7 @@ pub(super) struct InSession {
 #[into_params(parameter_in = Path)]
 pub(super) struct InRun {
     /// The session.
-    #[param(pattern = "^[A-Za-z0-9-][A-Za-z0-9_-]{0,127}$")]
+    #[param(pattern = "^[A-Za-z0-9_-]{1,128}$")]
     sid: String,
     /// The run.
     #[param(pattern = "^[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}$")]
@@ -107,7 +107,7 @@ pub(super) struct NewEvent {
 #[derive(Debug, ToSchema)]
 pub(super) struct ChatBody {
     /// The chat, which is a session. It is created if it is not there.
-    #[schema(pattern = "^[A-Za-z0-9-][A-Za-z0-9_-]{0,127}$")]
+    #[schema(pattern = "^[A-Za-z0-9_-]{1,128}$")]
     id: String,
     /// The conversation. Only the last one counts, which is the user's and has `parts`: the transcript has the others.
     #[schema(min_items = 1)]

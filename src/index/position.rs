@@ -91,10 +91,10 @@ mod tests {
 
     #[test]
     fn a_position_survives_being_a_text() {
-        for position in [at("a-b", Some(1_700_000_000.25)), at("-x", Some(-1.0)), at("a-b", None)] {
+        for position in [at("a-b", Some(1_700_000_000.25)), at("-x", Some(-1.0)), at("_a", None), at("a-b", None)] {
             assert_eq!(position.to_string().parse(), Ok(position));
         }
-        for bad in ["", "x", "12-a", "-", "-_a", "zzzzzzzzzzzzzzzz-a", "0000000000000000", "-a/b"] {
+        for bad in ["", "x", "12-a", "-", "-%5Fa", "zzzzzzzzzzzzzzzz-a", "0000000000000000", "-a/b"] {
             assert!(bad.parse::<Position>().is_err(), "{bad}");
         }
     }

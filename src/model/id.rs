@@ -1,4 +1,5 @@
-//! Ids of sessions and runs. An id that exists as a value is safe to use in a file name.
+//! Ids of sessions and runs. A run id that exists as a value is safe in a file name; how the id of a session is spelt in one,
+//! only the layout of a data directory knows.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,7 +25,7 @@ impl InvalidId {
     }
 }
 
-const SESSION_RULE: &str = "use 1 to 128 of the characters A-Z a-z 0-9 _ -, not starting with _";
+const SESSION_RULE: &str = "use 1 to 128 of the characters A-Z a-z 0-9 _ -";
 const RUN_RULE: &str = "use 1 to 128 of the characters A-Z a-z 0-9 _ - and dots, but not . or .. alone";
 
 fn is_short_enough(text: &str) -> bool {
@@ -42,7 +43,7 @@ pub struct SessionId(Arc<str>);
 impl SessionId {
     /// Takes a text that follows the rules of session ids.
     pub fn parse(text: &str) -> Result<Self, InvalidId> {
-        let fits = is_short_enough(text) && text.bytes().all(is_plain) && !text.starts_with('_');
+        let fits = is_short_enough(text) && text.bytes().all(is_plain);
         if fits { Ok(SessionId(text.into())) } else { Err(InvalidId::new("session", SESSION_RULE, text)) }
     }
 
@@ -119,10 +120,12 @@ mod tests {
     }
 
     #[test]
-    fn a_session_may_not_look_like_one_of_our_own_files_but_a_run_may() {
-        assert!(SessionId::parse("_index").is_err());
-        assert!(SessionId::parse("a.b").is_err());
-        assert!(RunId::parse("_index").is_ok());
+    fn ids_use_the_whole_alphabet_of_nanoid_and_dots_are_for_runs_alone() {
+        for id in ["_index", "_", "__", "-x", "-", "_-", "x_", "V1StGXR8_Z5jdHi6B-myT"] {
+            assert_eq!(SessionId::parse(id).unwrap().as_str(), id);
+            assert_eq!(RunId::parse(id).unwrap().as_str(), id);
+        }
+        assert!(SessionId::parse("a.b").is_err() && SessionId::parse("%5Fa").is_err());
         assert!(RunId::parse("a.b").is_ok());
         assert!(SessionId::parse(&"x".repeat(128)).is_ok());
     }

@@ -444,4 +444,122 @@ mod tests {
             }
         }
     }
+
+    fn session(text: &str) -> SessionId {
+        SessionId::parse(text).unwrap()
+    }
+
+    /// Every path that is made from the id of a session, with how its name is read back.
+    fn paths_of(id: &SessionId) -> Vec<(PathBuf, fn(&str) -> Option<SessionId>)> {
+        let (layout, run) = (Layout::new(Path::new("d")), RunId::parse("r").unwrap());
+        let directory: fn(&str) -> Option<SessionId> = Layout::session_of_directory;
+        let above = |path: PathBuf| path.parent().unwrap().to_owned();
+        vec![
+            (layout.sidecar(id), Layout::session_of),
+            (layout.backup(id), Layout::session_of_backup),
+            (layout.tombstone(id), Layout::session_of),
+            (layout.journals_of(id), directory),
+            (layout.kept_of(id), directory),
+            (above(layout.journal(id, &run)), directory),
+            (above(layout.run_record(id, &run)), directory),
+            (above(layout.lease_note(id, &run)), directory),
+            (above(layout.kept_records(id, &run)), directory),
+            (layout.objects_of(id, ObjectKind::Attachment), directory),
+            (above(layout.object(id, ObjectKind::Branch, "b").unwrap()), directory),
+            (layout.trash_of(id, "g"), |name| Layout::session_of_directory(name.strip_suffix(".g")?)),
+            (Layout::core_transcript(Path::new("c"), id), |name| Layout::session_of(name.strip_prefix("session_")?)),
+        ]
+    }
+
+    fn name_of(path: &Path) -> &str {
+        path.file_name().unwrap().to_str().unwrap()
+    }
+
+    #[test]
+    fn a_leading_underscore_is_spelt_in_every_name() {
+        let names = |id: &str| paths_of(&session(id)).iter().map(|(path, _)| path.clone()).collect::<Vec<_>>();
+        let spelt = names("_abc").into_iter().map(|path| path.to_string_lossy().replace("%5Fabc", "ID"));
+        let plain = names("abc").into_iter().map(|path| path.to_string_lossy().replace("abc", "ID"));
+        assert!(spelt.eq(plain));
+        for (id, name) in [("_", "%5F"), ("__", "%5F_"), ("a_", "a_"), ("-x", "-x"), ("_index", "%5Findex")] {
+            assert_eq!(name_of(&Layout::new(Path::new("d")).journals_of(&session(id))), name);
+        }
+    }
+
+    #[test]
+    fn what_is_not_spelt_so_names_no_session() {
+        for name in ["_abc", "_", "__", "%5fabc", "%5Fa.b", "%5F%5F", "%5F/", "%", "%5", "%2Dabc", "a%5F", "%5Fa b"] {
+            assert_eq!(Layout::session_of_directory(name), None, "{name}");
+            assert_eq!(Layout::session_of(&format!("{name}.json")), None, "{name}");
+            assert_eq!(Layout::session_of_backup(&format!("{name}.json.bak")), None, "{name}");
+        }
+        let long = "x".repeat(crate::limits::ID_CHARS_MAX);
+        assert_eq!(Layout::session_of_directory(&format!("%5F{long}")), None, "129 characters");
+        assert_eq!(
+            Layout::session_of_directory(&format!("%5F{}", &long[1..])),
+            Some(session(&format!("_{}", &long[1..])))
+        );
+    }
+
+    #[test]
+    fn objects_are_told_from_each_other_and_from_files_of_others() {
+        let (layout, id) = (Layout::new(Path::new("d")), session("s"));
+        let hash = crate::model::AttachmentId::of_bytes(b"x").to_string();
+        let mut seen = std::collections::HashSet::new();
+        let kinds = [
+            (ObjectKind::Attachment, vec![hash.as_str()]),
+            (ObjectKind::AttachmentInfo, vec![hash.as_str()]),
+            (ObjectKind::Branch, vec!["b", "_b", ".b", "b.json", "b.info", "_tmp-b", "b.tmp", &hash]),
+        ];
+        for (kind, keys) in kinds {
+            for key in keys {
+                let path = layout.object(&id, kind, key).unwrap();
+                let name = name_of(&path);
+                assert_eq!(Layout::key_of_object(kind, name), Some(key), "{name}");
+                assert!(Layout::is_our_file(&layout.relative(&path)) && !Layout::is_temp(name), "{name}");
+                assert!(seen.insert(path.clone()), "{name}");
+            }
+        }
+        for others in ["_attachments/s/notes.txt", "_attachments/s/b.json", "_branches/s/x", "_branches/x.json"] {
+            assert!(!Layout::is_our_file(Path::new(others)), "{others}");
+        }
+        for ours in ["_attachments", "_branches", "_attachments/s", "_branches/%5Fs"] {
+            assert!(Layout::is_our_directory(Path::new(ours)), "{ours}");
+        }
+        for others in ["_attachments/_s", "_branches/s/s", "_attachments/a b"] {
+            assert!(!Layout::is_our_directory(Path::new(others)), "{others}");
+        }
+    }
+
+    proptest::proptest! {
+        #![proptest_config(crate::seeds::config("layout"))]
+
+        #[test]
+        fn the_names_of_any_two_sessions_differ_and_are_read_back(
+            one in "[A-Za-z0-9_-]{1,128}", other in "[%5F_a-]{1,6}",
+        ) {
+            let ids: Vec<SessionId> = [one.clone(), format!("_{}", &one[..one.len().min(127)]), other.clone(), format!("_{other}")]
+                .iter()
+                .filter_map(|text| SessionId::parse(text).ok())
+                .collect();
+            for id in &ids {
+                for (path, read) in paths_of(id) {
+                    proptest::prop_assert_eq!(read(name_of(&path)), Some(id.clone()));
+                    proptest::prop_assert!(!name_of(&path).starts_with('_'), "{}", path.display());
+                    proptest::prop_assert!(name_of(&path).len() < 250);
+                }
+                for another in ids.iter().filter(|another| *another != id) {
+                    let pairs = paths_of(id).into_iter().zip(paths_of(another));
+                    for ((path, _), (other, _)) in pairs {
+                        proptest::prop_assert_ne!(path, other);
+                    }
+                }
+            }
+            // A name that is read as a session is the name of that session.
+            if let Some(id) = Layout::session_of_directory(&other) {
+                let path = Layout::new(Path::new("d")).journals_of(&id);
+                proptest::prop_assert_eq!(name_of(&path), &other);
+            }
+        }
+    }
 }

@@ -3,6 +3,7 @@
 
 mod anything;
 mod data;
+mod ids;
 mod input;
 mod journals;
 #[path = "../shared/seeds.rs"]

@@ -9,7 +9,7 @@ use crate::machine::{End, Machine, USUAL, log_of};
 use crate::seeds;
 use crate::verdict::Verdict;
 
-const SESSIONS: [&str; 3] = ["a", "b", "c"];
+const SESSIONS: [&str; 3] = ["a", "_a", "_"];
 
 /// When somebody wants to know whether an event is durable.
 #[derive(Debug, Clone, Copy)]

@@ -19,7 +19,7 @@ fn in_one_store<'a>(
 
 fn two_sessions(store: &Store, ledger: &mut Ledger) -> Result<(), StoreError> {
     ledger.create(store, "a")?;
-    ledger.create(store, "b")
+    ledger.create(store, "_b")
 }
 
 #[track_caller]
@@ -29,7 +29,7 @@ fn crash_everywhere(machine: Machine, work: fn(&Store, &mut Ledger) -> Result<()
 
 /// Several sessions and runs; tickets are waited for out of order, or never, or nobody asked for one.
 fn interleaved(store: &Store, ledger: &mut Ledger) -> Result<(), StoreError> {
-    let runs = [ledger.begin(store, "a", "r1")?, ledger.begin(store, "b", "r1")?, ledger.adopt(store, "a", "r2")?];
+    let runs = [ledger.begin(store, "a", "r1")?, ledger.begin(store, "_b", "r1")?, ledger.adopt(store, "a", "r2")?];
     let first = ledger.claim(&runs[0], 0)?;
     ledger.append(&runs[1], 0)?;
     let second = ledger.claim(&runs[1], 0)?;
@@ -69,7 +69,7 @@ fn overflow(runs: &[Run], ledger: &mut Ledger) -> Result<(), StoreError> {
 #[test]
 fn a_log_that_fills_and_begins_again() {
     crash_everywhere(TINY_LOG, |store, ledger| {
-        let runs = [ledger.adopt(store, "a", "r1")?, ledger.begin(store, "b", "r1")?];
+        let runs = [ledger.adopt(store, "a", "r1")?, ledger.begin(store, "_b", "r1")?];
         overflow(&runs, ledger)?;
         ledger.commit(store)?;
         ledger.finish(&runs[1])
@@ -79,7 +79,7 @@ fn a_log_that_fills_and_begins_again() {
 #[test]
 fn a_log_that_fills_and_begins_again_on_small_pages() {
     crash_everywhere(Machine { log: log_of(1024, 3), page_bytes: 64, ..TINY_LOG }, |store, ledger| {
-        let runs = [ledger.adopt(store, "a", "r1")?, ledger.adopt(store, "b", "r1")?];
+        let runs = [ledger.adopt(store, "a", "r1")?, ledger.adopt(store, "_b", "r1")?];
         overflow(&runs, ledger)
     });
 }
@@ -89,7 +89,7 @@ fn a_log_that_fills_and_begins_again_on_small_pages() {
 fn lines_longer_than_a_segment() {
     crash_everywhere(TINY_LOG, |store, ledger| {
         let run = ledger.begin(store, "a", "r1")?;
-        let other = ledger.adopt(store, "b", "r1")?;
+        let other = ledger.adopt(store, "_b", "r1")?;
         ledger.append_durable(&run, 0)?;
         ledger.append(&other, 0)?;
         ledger.append_durable(&run, 1_500)?;
@@ -105,14 +105,14 @@ fn removing_a_run_and_deleting_a_session_that_the_log_still_holds() {
     crash_everywhere(Machine { cap: 32, ..USUAL }, |store, ledger| {
         let kept = ledger.adopt(store, "a", "kept")?;
         let gone = ledger.adopt(store, "a", "gone")?;
-        let deleted = ledger.begin(store, "b", "r1")?;
+        let deleted = ledger.begin(store, "_b", "r1")?;
         for run in [&kept, &gone, &deleted] {
             ledger.append_durable(run, 0)?;
             ledger.append(run, 0)?;
         }
         ledger.remove_run(store, "a", "gone")?;
         ledger.append_durable(&kept, 0)?;
-        ledger.delete(store, "b")?;
+        ledger.delete(store, "_b")?;
         ledger.append_durable(&kept, 0)
     });
 }
@@ -142,7 +142,7 @@ fn closing_and_opening_again() {
 #[test]
 fn a_sync_that_fails_once_takes_nothing_that_was_acknowledged() {
     let work = in_one_store(&TINY_LOG, |store, ledger| {
-        let runs = [ledger.adopt(store, "a", "r1")?, ledger.adopt(store, "b", "r1")?];
+        let runs = [ledger.adopt(store, "a", "r1")?, ledger.adopt(store, "_b", "r1")?];
         overflow(&runs, ledger)
     });
     let (disk, mut before) = (TINY_LOG.disk(), Ledger::default());

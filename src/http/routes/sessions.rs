@@ -41,7 +41,7 @@ pub(super) struct Creation {
     #[schema(default = "Untitled")]
     title: String,
     /// Its id; a fresh one if none is given.
-    #[schema(pattern = "^[A-Za-z0-9-][A-Za-z0-9_-]{0,127}$")]
+    #[schema(pattern = "^[A-Za-z0-9_-]{1,128}$")]
     session_id: Option<String>,
 }
 
@@ -75,7 +75,7 @@ pub(super) struct ListAsked {
     #[param(minimum = 1, maximum = 1000, default = 50)]
     limit: Option<u32>,
     /// Where the page begins: what came with the page before.
-    #[param(pattern = "^([0-9a-fA-F]{16})?-[A-Za-z0-9-][A-Za-z0-9_-]{0,127}$")]
+    #[param(pattern = "^([0-9a-fA-F]{16})?-[A-Za-z0-9_-]{1,128}$")]
     cursor: Option<String>,
     /// Only sessions whose title holds this, in whatever case.
     #[param(max_length = 200)]
