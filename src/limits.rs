@@ -155,3 +155,5 @@ pub const PROMPT_ATTACHMENTS_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// Attachments that an answer names when it says what was not sent; the rest is counted.
 pub const UNSENT_NAMED_MAX: usize = 8;
+/// Bytes of large tool arguments and results that one page of a chat's history holds; of the others it holds references.
+pub const HISTORY_LARGE_BYTES_MAX: u64 = 8 << 20;

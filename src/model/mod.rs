@@ -49,3 +49,4 @@ pub use tool::ToolCard;
 pub use turn_note::{BranchReason, ReplacedTurn, TurnNote};
 pub(crate) use tool::{ANSWERED, TOLD_KEYS};
 pub(crate) use ui_part::{PARTS, add_ui_part, is_attachment, ui_part};
+pub(crate) use ui_part::{PARTS, is_file_address, ui_part};

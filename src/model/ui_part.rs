@@ -45,7 +45,7 @@ fn part(kind: &str) -> Object {
 fn file(fields: &Fields<'_>) -> Option<Object> {
     let attachment = word(fields, &["attachment"]).filter(|id| is_attachment(id));
     let url =
-        attachment.map(|id| format!("lastword:{id}")).or_else(|| text(fields, &["url"]).filter(|url| is_file(url)));
+        attachment.map(|id| format!("lastword:{id}")).or_else(|| text(fields, &["url"]).filter(|url| is_file_address(url)));
     let mut file = part("file");
     file.set_text("mediaType", &word(fields, &["media_type", "mediaType"]).unwrap_or_else(|| UNKNOWN_TYPE.to_owned()));
     file.set_text("url", &url?);
@@ -97,7 +97,8 @@ fn is_page(url: &str) -> bool {
     has_scheme(url, &["https:", "http:"])
 }
 
-fn is_file(url: &str) -> bool {
+/// Addresses of files that a page may load without running anything.
+pub(crate) fn is_file_address(url: &str) -> bool {
     let is_path = url.starts_with('/') && !url.starts_with("//");
     is_path
         || has_scheme(url, &["https:", "http:", "data:"])

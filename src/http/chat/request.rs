@@ -12,7 +12,7 @@ use crate::model::{Fields, text_of, trim};
 const PARTS_MAX: usize = 1024;
 
 /// What a message says that is nothing but files: a turn has words.
-const ONLY_FILES: &str = "(attachments)";
+pub(in crate::http) const ONLY_FILES: &str = "(attachments)";
 
 /// A request for an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,0 +1,57 @@
+//! What a row adds to an answer, and what is said about the answer as a whole.
+
+use serde_json::value::RawValue;
+
+use super::foreign::{self, Block};
+use super::message::Part;
+use crate::http::chat::chunk::{OURS, Usage, producers_metadata};
+use crate::http::chat::value::part_for;
+use crate::model::{Fields, Object, PARTS, Row, RunEnd, SessionId, marker, quoted, text_of, trim};
+
+/// The parts that stand before the row's tool calls, and those after them.
+pub(super) fn parts_of(session: &SessionId, row: &Row) -> (Vec<Part>, Vec<Part>) {
+    let mut words = Vec::new();
+    if let Some(thought) = row.reasoning().filter(|thought| !trim(thought).is_empty()) {
+        words.push(Part::Reasoning(thought.into_owned()));
+    }
+    for block in foreign::blocks(session, row) {
+        match block {
+            Block::Text(text) => words.push(Part::Text(text)),
+            Block::Reasoning(text) => words.push(Part::Reasoning(text)),
+            Block::File(json) => words.push(Part::Json(json)),
+        }
+    }
+    let list = row.fields().get(PARTS).and_then(|list| serde_json::from_str::<Vec<&RawValue>>(list).ok());
+    let parts = list.unwrap_or_default().into_iter().filter_map(|part| Object::parse(part.get()));
+    let is_part = |part: &Object| part.text("type").is_some_and(|kind| !kind.is_empty());
+    let files = parts.filter(is_part).map(|part| Part::Json(part_for(session, &part).to_json()));
+    (words, files.collect())
+}
+
+/// The metadata of an answer: its producer's, and what we know about its run.
+pub(super) fn about(run: &str, note: Option<&Object>, marker: Option<RunEnd>) -> String {
+    let noted = |key: &str| note.and_then(|note| note.get(key)).filter(|value| *value != "null");
+    let mut metadata = noted("metadata").and_then(producers_metadata).unwrap_or_default();
+    let usage = noted("usage").and_then(Fields::parse).and_then(|fields| Usage::of(&fields));
+    let number = |key: &str| noted(key).filter(|value| value.parse::<f64>().is_ok()).unwrap_or("null");
+    let state = marker.unwrap_or(RunEnd::Completed).as_str();
+    let mut ours = Object::default();
+    ours.set_text("run_id", run);
+    ours.set("model", noted("model").and_then(text_of).map_or_else(|| "null".into(), |model| quoted(&model)));
+    ours.set("usage", usage.map_or_else(|| "null".to_owned(), Usage::to_json));
+    ours.set("began_at", number("began_at"));
+    ours.set("ended_at", number("ended_at"));
+    ours.set_text("state", &noted("state").and_then(text_of).unwrap_or(state.into()));
+    metadata.set(OURS, ours.to_json());
+    metadata.to_json()
+}
+
+/// How the answer above a marker ended, by what the marker says.
+pub(super) fn state_of_marker(row: &Row) -> RunEnd {
+    let cause = row.fields().text("interruption_cause");
+    match cause.as_deref() {
+        Some("stopped_by_user") => RunEnd::InterruptedByUser,
+        _ if marker::is_interrupted(row) => RunEnd::InterruptedByCrash,
+        _ => RunEnd::Errored,
+    }
+}
