@@ -28,6 +28,7 @@ impl Ward<'_> {
     fn examine_files(&self, id: &SessionId, found: SessionFound, scanner: &mut Scanner, told: &mut Examined) {
         let SessionFound { has_sidecar, runs, strays, troubles } = found;
         self.tell_of_strays(Some(id), strays, told);
+        self.tell_of_objects(id, told);
         for (file, reason) in &troubles {
             told.tell(self.of_trouble(Some(id), file, reason));
         }

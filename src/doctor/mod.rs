@@ -9,6 +9,7 @@ mod examine;
 mod finding;
 mod journal;
 mod meter;
+mod objects;
 mod options;
 mod rebuild;
 mod repair;

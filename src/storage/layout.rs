@@ -265,7 +265,13 @@ impl Layout {
 
     /// The directories that hold a directory for each session, all of which is deleted with it.
     pub fn directories_of_sessions(&self) -> [PathBuf; 3] {
-        [self.journals(), self.root.join("_attachments"), self.root.join("_branches")]
+        let [attachments, branches] = self.directories_of_objects();
+        [self.journals(), attachments, branches]
+    }
+
+    /// Those of them that hold objects.
+    pub fn directories_of_objects(&self) -> [PathBuf; 2] {
+        [self.root.join("_attachments"), self.root.join("_branches")]
     }
 
     /// The directory of a session's objects of one kind.

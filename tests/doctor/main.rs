@@ -8,6 +8,7 @@ mod command;
 mod data;
 mod live;
 mod markers;
+mod objects;
 mod odd;
 mod permissions;
 mod rebuild;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::FileStorage;
 use crate::model::{RunId, SessionId};
+use crate::storage::contract::ObjectKind;
 use crate::storage::disk::{DirEntry, FileKind, FileStat};
 use crate::storage::error::{Attempt, StorageError, optional};
 use crate::storage::layout::{Layout, TEMP_PREFIX};
@@ -113,6 +114,7 @@ impl FileStorage {
         self.note_root(&deleted, &mut found)?;
         self.note_folders(&self.layout.journals(), &deleted, &mut found);
         self.note_folders(&self.layout.kept(), &HashSet::new(), &mut found);
+        self.note_objects(&deleted, &mut found);
         for folder in [self.layout.tombstones(), self.layout.commit_log(), self.layout.trash()] {
             let names = or_trouble(&mut found.troubles, &self.layout, &folder, self.look_into(&folder));
             let folder = Folder::at(&folder);
@@ -149,6 +151,18 @@ impl FileStorage {
         }
     }
 
+    /// The directories of objects. Objects alone make no session.
+    fn note_objects(&self, deleted: &HashSet<SessionId>, found: &mut DirectoryListing) {
+        let mut objects = DirectoryListing::default();
+        for folder in self.layout.directories_of_objects() {
+            self.note_folders(&folder, deleted, &mut objects);
+        }
+        found.leftovers.append(&mut objects.leftovers);
+        found.strays.temps.append(&mut objects.strays.temps);
+        found.strays.open.append(&mut objects.strays.open);
+        found.troubles.append(&mut objects.troubles);
+    }
+
     /// The files of one session.
     pub fn look_at_session(&self, session: &SessionId) -> Result<SessionFound, StorageError> {
         let sidecar = self.layout.sidecar(session);
@@ -168,6 +182,12 @@ impl FileStorage {
             let record =
                 if with_record.contains(run) { self.look_at_record(session, run)? } else { RecordFound::Missing };
             found.runs.push(RunFound { has_journal: with_journal.contains(run), record, run: run.clone() });
+        }
+        for kind in [ObjectKind::Attachment, ObjectKind::Branch] {
+            let objects = self.layout.objects_of(session, kind);
+            let names = or_trouble(&mut found.troubles, &self.layout, &objects, self.look_into(&objects));
+            let objects = Folder::at(&objects);
+            names.iter().for_each(|(entry, stat)| self.note_stray(&mut found.strays, &objects, entry, stat));
         }
         let kept = self.layout.kept_of(session);
         let names = or_trouble(&mut found.troubles, &self.layout, &kept, self.look_into(&kept));
