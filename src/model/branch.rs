@@ -105,8 +105,8 @@ impl Cut {
         }
     }
 
-    /// Where the rows belong in a session: after the same conversation. Markers may have come or gone there; nothing if it is
-    /// another conversation.
+    /// Where the rows belong in a session: after the same conversation, where a turn begins or the last one ends. Markers may
+    /// have come or gone there; nothing if it is another conversation.
     pub fn place_in(&self, session: &Session) -> Option<usize> {
         let mut print = Fingerprint::default();
         let mut places = vec![(0, print)];
@@ -114,7 +114,10 @@ impl Cut {
             print.add(&row);
             (next, print)
         }));
-        let mut fitting = places.into_iter().filter(|(_, print)| print.to_string() == self.after).map(|(at, _)| at);
+        let begins_turn = |at: usize| session.message(at).is_none_or(|row| row.role() == "user");
+        let fits =
+            |(at, print): (usize, Fingerprint)| (print.to_string() == self.after && begins_turn(at)).then_some(at);
+        let mut fitting = places.into_iter().filter_map(fits);
         let first = fitting.next()?;
         Some(fitting.fold(first, |best, at| if best == self.at_row { best } else { at }))
     }
@@ -230,5 +233,105 @@ impl Fingerprint {
 impl std::fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:016x}{:016x}", self.0, self.1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Timestamp;
+    use crate::model::SessionId;
+
+    fn user(words: &str) -> String {
+        Row::user(words, 1).fields().to_json()
+    }
+
+    fn answer(words: &str) -> String {
+        Row::assistant(words, 1).fields().to_json()
+    }
+
+    fn marker() -> String {
+        r#"{"role":"assistant","content":"interrupted","_error":true}"#.to_owned()
+    }
+
+    fn session(rows: &[String]) -> Session {
+        let mut session = Session::new(SessionId::parse("s").unwrap(), "", Timestamp::from_seconds(1.0));
+        rows.iter().try_for_each(|row| session.push_item(List::Messages, row)).unwrap();
+        session
+    }
+
+    fn rows(session: &Session) -> Vec<String> {
+        session.texts(List::Messages).map(str::to_owned).collect()
+    }
+
+    /// What was cut off at the second question.
+    fn cut() -> (Session, Cut) {
+        let mut session = session(&[user("a"), answer("b"), user("c"), answer("d")]);
+        for (name, row) in [("x", "1"), ("y", "3"), ("z", "null")] {
+            let card = format!(r#"{{"name":"{name}","assistant_msg_idx":{row}}}"#);
+            session.push_item(List::ToolCalls, &card).unwrap();
+        }
+        let cut = Cut::take(&mut session, 2).unwrap();
+        (session, cut)
+    }
+
+    #[test]
+    fn cards_go_with_their_rows_and_come_back_with_them() {
+        let (mut before, cut) = cut();
+        assert_eq!((before.len(List::Messages), before.len(List::ToolCalls)), (2, 2));
+        before.splice_messages(2..2, &[Row::parse(&marker())]).unwrap();
+        let place = cut.place_in(&before).unwrap();
+        assert_eq!(place, 3);
+        cut.attach(&mut before).unwrap();
+        let cards: Vec<_> = before.tool_cards().map(|card| (card.name().into_owned(), card.row_index())).collect();
+        let expected = [("x", Some(1)), ("z", None), ("y", Some(4))].map(|(name, row)| (name.to_owned(), row));
+        assert_eq!(cards, expected);
+        assert!(cut.stands_at(&before, 3) && !cut.stands_at(&before, 2));
+    }
+
+    #[test]
+    fn rows_belong_after_the_same_conversation_where_a_turn_begins() {
+        let (_, cut) = cut();
+        let place = |rows: &[String]| cut.place_in(&session(rows));
+        let [a, b, c, e] = [user("a"), answer("b"), user("c"), answer("e")];
+        assert_eq!(place(&[a.clone(), b.clone()]), Some(2));
+        assert_eq!(place(&[a.clone(), b.clone(), c.clone(), e.clone()]), Some(2));
+        assert_eq!(place(&[a.clone(), b.clone(), marker(), c.clone()]), Some(3), "a marker came");
+        assert_eq!(place(&[a.clone(), b.clone(), e.clone(), c.clone()]), None, "the answer goes on");
+        assert_eq!(place(&[a.clone(), e, c.clone()]), None);
+        assert_eq!(place(&[a, c.clone()]), None);
+        assert_eq!(place(&[b, c]), None);
+        assert_eq!(place(&[]), None);
+    }
+
+    #[test]
+    fn the_models_own_view_is_cut_at_the_same_question_or_goes_whole() {
+        let view = |context: &[String]| {
+            let mut session = session(&[user("a"), answer("b"), user("c"), answer("d"), user("c")]);
+            context.iter().try_for_each(|row| session.push_item(List::ContextMessages, row)).unwrap();
+            let before = session.clone();
+            let cut = Cut::take(&mut session, 2).unwrap();
+            let kept = session.len(List::ContextMessages);
+            cut.attach(&mut session).unwrap();
+            assert_eq!(rows(&session), rows(&before));
+            let texts = |session: &Session| session.texts(List::ContextMessages).map(str::to_owned).collect::<Vec<_>>();
+            assert_eq!(texts(&session), texts(&before), "it comes back");
+            (kept, cut.context_messages.len())
+        };
+        assert_eq!(view(&[]), (0, 0));
+        assert_eq!(view(&[answer("so far"), user("c"), answer("d"), user("c")]), (1, 3));
+        assert_eq!(view(&[answer("so far"), user("c")]), (0, 2), "it has but one of the two");
+        assert_eq!(view(&[user("c"), user("x")]), (0, 2), "the words are others");
+    }
+
+    #[test]
+    fn the_same_rows_have_the_same_name_and_other_rows_another() {
+        let (_, cut) = cut();
+        let name = |cut: &Cut| Branch::named_by_rows(cut.clone(), BranchReason::Edit, 1.0).branch_id;
+        let mut other = cut.clone();
+        other.rows[1] = answer("e");
+        assert_eq!(name(&cut), name(&cut.clone()));
+        assert_ne!(name(&cut), name(&other));
+        assert!(crate::model::RunId::parse(&name(&cut)).is_ok());
     }
 }

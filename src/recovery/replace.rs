@@ -179,3 +179,28 @@ pub fn is_shown(session: &Session, branch: &Branch) -> bool {
     let stands = branch.cut.place_in(session).is_some_and(|place| branch.cut.stands_at(session, place));
     !is_pending && !is_settled && !stands
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_takes_the_place_if_it_is_one_and_leaves_it_otherwise() {
+        use BranchReason::{Edit, Regenerate};
+        use Verdict::{Fails, LeavesNothing, TakesPlace};
+        for (ending, with_output, without) in [
+            (Some(RunEnd::Completed), TakesPlace, TakesPlace),
+            (Some(RunEnd::ToolLimitReached), TakesPlace, TakesPlace),
+            (Some(RunEnd::InterruptedByUser), TakesPlace, LeavesNothing),
+            (Some(RunEnd::InterruptedByCrash), Fails, Fails),
+            (Some(RunEnd::Errored), Fails, Fails),
+            (None, Fails, Fails),
+        ] {
+            assert_eq!(judge(Regenerate, ending, true), with_output, "{ending:?}");
+            assert_eq!(judge(Regenerate, ending, false), without, "{ending:?}");
+            assert_eq!(judge(Edit, ending, true), with_output, "{ending:?}");
+            let of_edit = if without == LeavesNothing { Fails } else { without };
+            assert_eq!(judge(Edit, ending, false), of_edit, "an edited question stands nowhere else: {ending:?}");
+        }
+    }
+}

@@ -12,6 +12,7 @@ mod metered;
 mod notes;
 mod odd;
 mod quiet;
+mod replaced;
 mod scene;
 mod shown;
 mod slow_disk;
