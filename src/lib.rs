@@ -38,6 +38,8 @@ pub use model::{
     Attachment, AttachmentId, BranchReason, BranchSummary, Context, ContextCall, ContextMessage, Cursor, Event, List,
     Metadata, ReplacedTurn, Revision, Row, RunEnd, RunId, RunState, Session, SessionId, Summary, ToolCard, ToolOutcome,
     ToolResult, TurnNote,
+    Attachment, AttachmentId, Context, ContextCall, ContextMessage, Cursor, Event, LeftOut, List, Metadata, Revision,
+    Row, RunEnd, RunId, RunState, Session, SessionId, Summary, ToolCard, ToolOutcome, ToolResult,
 };
 pub use recovery::RecoveryOptions;
 pub use sidecar::{SaveIntent, SaveOptions, SidecarError};

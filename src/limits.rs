@@ -105,6 +105,9 @@ pub const DOCTOR_FINDINGS_PER_JOURNAL_MAX: usize = 1_000;
 /// Findings that the doctor tells one by one; the rest is counted.
 pub const DOCTOR_FINDINGS_MAX: usize = 200_000;
 
+/// Characters of what people see of a tool's arguments or result, where the producer gives no words of its own.
+pub const PREVIEW_CHARS_MAX: usize = 120;
+
 /// Bytes of a tool's arguments or result that a card holds. Larger ones are stored as attachments.
 pub const TOOL_VALUE_BYTES_MAX: usize = 64 * 1024;
 

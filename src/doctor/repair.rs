@@ -14,7 +14,8 @@ use super::{DoctorError, look_round, open};
 use crate::format::{Scanner, encode_branch, read_session};
 use crate::index::Index;
 use crate::limits::SIDECAR_BYTES_MAX;
-use crate::model::{Branch, Object, RunId, SessionId};
+use crate::model::{Branch, List, Object, RunId, SessionId};
+use crate::recovery::store_missing;
 use crate::storage::{Expected, Mode, ObjectKind, Put, PutOutcome, SharedDisk, with_cause};
 
 /// How often the journals of one session are looked through again because there was too much to remember.
@@ -305,7 +306,11 @@ impl Ward<'_> {
         if bytes > SIDECAR_BYTES_MAX {
             return Err(format!("the new file would have {bytes} bytes, and {SIDECAR_BYTES_MAX} can be read"));
         }
-        read_session(id, new.bytes.clone()).map_err(|error| format!("the new file could not be read: {error}"))?;
+        let session = read_session(id, new.bytes.clone());
+        let session = session.map_err(|error| format!("the new file could not be read: {error}"))?;
+        let in_branch = new.branch.iter().flat_map(|branch| branch.cut.tool_calls.iter().map(String::as_str));
+        let cards = session.texts(List::ToolCalls).chain(in_branch);
+        store_missing(&self.storage, id, cards).map_err(|error| with_cause(&error))?;
         new.branch.iter().try_for_each(|branch| self.put_branch(id, branch))?;
         let kept = self.files.keep_document(id).map_err(|error| with_cause(&error))?;
         let expected = new.replaces.clone().map_or(Expected::Absent, Expected::Revision);

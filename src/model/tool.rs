@@ -18,6 +18,9 @@ pub(crate) const RESULT_PREVIEW: &str = "_result_preview";
 /// Whether the tool has answered, where `done` says something else.
 pub(crate) const ANSWERED: &str = "_answered";
 
+/// Those of them that may hold a reference to a stored value.
+pub(crate) const STORED_KEYS: [&str; 2] = [ARGS, RESULT];
+
 /// The keys of a card that say what really happened, beside those that the reference program shows.
 pub(crate) const TOLD_KEYS: [&str; 6] = [CALL_ID, ARGS, RESULT, RESULT_IS_ERROR, RESULT_PREVIEW, ANSWERED];
 

@@ -3,9 +3,11 @@
 
 use std::time::Duration;
 
+use serde_json::json;
+
 use super::runner::{Failure, Finish, Outlet, Producing, Prompt, Refused, Runner};
 use super::sleep::sleep;
-use crate::model::{Event, Object};
+use crate::model::Event;
 
 /// Answers without a network.
 #[derive(Debug, Clone, Copy)]
@@ -56,7 +58,7 @@ impl DemoRunner {
     async fn count_words(self, outlet: &Outlet, message: &str) -> Result<usize, Refused> {
         let words = message.split_whitespace().count();
         let preview = format!("count the words of {:?}", shortened(message));
-        outlet.say(Event::tool(TOOL_ID, TOOL_NAME, &preview)).await?;
+        outlet.say(Event::tool(TOOL_ID, TOOL_NAME, &json!({ "text": message })).with_preview(&preview)).await?;
         sleep(self.pace * TOOL_WORDS).await;
         outlet.say(tool_answer(words)).await?;
         Ok(words)
@@ -64,12 +66,7 @@ impl DemoRunner {
 }
 
 fn tool_answer(words: usize) -> Event {
-    let mut payload = Object::default();
-    payload.set_text("tool_call_id", TOOL_ID);
-    payload.set_text("name", TOOL_NAME);
-    payload.set_text("preview", &format!("{words} words"));
-    payload.set("is_error", "false");
-    Event::new("tool_complete", &payload.to_json()).unwrap_or_else(|_| Event::tool_complete(TOOL_ID, TOOL_NAME, false))
+    Event::tool_complete(TOOL_ID, TOOL_NAME, &json!({ "words": words }), false).with_preview(&format!("{words} words"))
 }
 
 fn thought(turns: usize) -> String {

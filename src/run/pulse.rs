@@ -113,6 +113,7 @@ fn is_shown(event: &Event) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn pulse_after(events: &[Event]) -> Pulse {
         let mut pulse = Pulse::begin(Duration::ZERO);
@@ -126,30 +127,38 @@ mod tests {
 
     #[test]
     fn a_tool_is_pending_until_it_answers_by_id_or_by_name() {
-        let call = |id: &str| Event::tool(id, "search", "");
-        let answer = |id: &str| Event::tool_complete(id, "search", false);
+        let call = |id: &str| Event::tool(id, "search", &json!({}));
+        let answer = |id: &str| Event::tool_complete(id, "search", &json!(null), false);
         assert_eq!(pending(&[call("a"), call("b")]), 2);
         assert_eq!(pending(&[call("a"), call("b"), answer("a")]), 1);
         assert_eq!(pending(&[call("a"), answer("other")]), 0, "an agent that mixes up its ids");
-        assert_eq!(pending(&[call("a"), Event::tool_complete("other", "read", false)]), 1, "another tool's answer");
+        assert_eq!(
+            pending(&[call("a"), Event::tool_complete("other", "read", &json!(null), false)]),
+            1,
+            "another tool's answer"
+        );
         assert_eq!(pending(&[call("a"), Event::new("tool_complete", r#"{"name":"search"}"#).unwrap()]), 0);
         assert_eq!(pending(&[call("a"), Event::new("tool_complete", "null").unwrap()]), 0);
     }
 
     #[test]
     fn an_answer_ends_the_tool_that_has_its_id_whatever_it_calls_it() {
-        let calls = [Event::tool("a", "search", ""), Event::tool("b", "read", ""), Event::tool("c", "search", "")];
+        let calls = [
+            Event::tool("a", "search", &json!({})),
+            Event::tool("b", "read", &json!({})),
+            Event::tool("c", "search", &json!({})),
+        ];
         let pending_after = |answers: &[Event]| pending(&[&calls, answers].concat());
-        assert_eq!(pending_after(&[Event::tool_complete("a", "renamed", false)]), 2);
-        let in_any_order = ["b", "a", "c"].map(|id| Event::tool_complete(id, "renamed", false));
+        assert_eq!(pending_after(&[Event::tool_complete("a", "renamed", &json!(null), false)]), 2);
+        let in_any_order = ["b", "a", "c"].map(|id| Event::tool_complete(id, "renamed", &json!(null), false));
         assert_eq!(pending_after(&in_any_order), 0);
-        let of_first = Event::tool_complete("a", "search", false);
+        let of_first = Event::tool_complete("a", "search", &json!(null), false);
         assert_eq!(pulse_after(&[&calls[..], &[of_first]].concat()).tools, [Tool::of(&calls[1]), Tool::of(&calls[2])]);
     }
 
     #[test]
     fn tools_without_end_are_remembered_up_to_a_bound() {
-        let calls: Vec<Event> = (0..2 * TOOLS_MAX).map(|at| Event::tool(&at.to_string(), "t", "")).collect();
+        let calls: Vec<Event> = (0..2 * TOOLS_MAX).map(|at| Event::tool(&at.to_string(), "t", &json!({}))).collect();
         assert_eq!(pending(&calls), TOOLS_MAX);
     }
 
@@ -158,7 +167,7 @@ mod tests {
         let unseen = [Event::reasoning("hm"), Event::token(""), Event::new("usage", "{}").unwrap()];
         assert!(!pulse_after(&unseen).has_shown());
         assert_eq!(pulse_after(&unseen).silence(Duration::ZERO).events_seen, 3, "they are events all the same");
-        for seen in [Event::token(" "), Event::tool("a", "t", ""), Event::new("approval", "{}").unwrap()] {
+        for seen in [Event::token(" "), Event::tool("a", "t", &json!({})), Event::new("approval", "{}").unwrap()] {
             assert!(pulse_after(&[seen]).has_shown());
         }
     }

@@ -4,6 +4,8 @@
 
 mod branches;
 mod attachments;
+mod again;
+mod context;
 mod error;
 mod follow;
 mod list;

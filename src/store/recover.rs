@@ -13,7 +13,7 @@ use crate::journal::count_lines;
 use crate::model::marker::{FirstSeen, FoldedUpTo, Retry};
 use crate::model::{List, RunId, Session, SessionId, TurnNote};
 use crate::recovery::{
-    Evidence, Facts, Growing, JournalState, Plan, Step, Watch, fold_limit, look_within, plan, without_replaced,
+    Evidence, Facts, Growing, JournalState, Plan, Step, Watch, fold_limit, look_within, plan, store_large, without_replaced,
 };
 use crate::sidecar::{SaveIntent, SaveOptions, SidecarError};
 
@@ -60,6 +60,7 @@ impl Shared {
             note_seen(&read.watch, &facts);
             return Ok(read);
         };
+        self.store_large_values(id, &facts)?;
         plan.branch.iter().try_for_each(|branch| self.put_branch(id, branch))?;
         match self.save(&plan.session, save_options(&read.session, &plan)) {
             // Another program was faster: what is there now is served, and the next read looks at it.
@@ -76,6 +77,12 @@ impl Shared {
                 Ok(saved)
             }
         }
+    }
+
+    /// Stores what the cards of the answers refer to, before the document that holds the cards.
+    fn store_large_values(&self, id: &SessionId, facts: &Facts<'_>) -> Result<(), StoreError> {
+        let answers = facts.pending.iter().chain(facts.runs.values());
+        Ok(answers.map(|answer| &answer.folded.large).try_for_each(|large| store_large(&self.storage, id, large))?)
     }
 
     /// An end that followers are not shown yet may not be durable. Only what is comes into the transcript.

@@ -7,7 +7,9 @@ use super::session_locks::SessionLock;
 use super::{Shared, StoreError};
 use crate::journal::end_of;
 use crate::model::{Branch, BranchReason, Metadata, NotAList, RunId, Session, SessionId, TurnNote};
-use crate::recovery::{self, Evidence, Late, fold_ended, fold_late, fold_limit, replace_late, without_replaced};
+use crate::recovery::{
+    self, Evidence, Late, fold_ended, fold_late, fold_limit, replace_late, store_large, without_replaced,
+};
 use crate::sidecar::{SaveIntent, SaveOptions};
 use crate::storage::ObjectKind;
 
@@ -41,6 +43,9 @@ impl Shared {
         let settled = self
             .settled(&read.session, run, &evidence, &note, failed.as_ref())
             .map_err(|source| StoreError::WrongShape { session: session.clone(), source })?;
+        if settled.session.is_some() || settled.branch.is_some() {
+            store_large(&self.storage, session, &evidence.folded.large)?;
+        }
         settled.branch.iter().try_for_each(|branch| self.put_branch(session, branch))?;
         let Some(folded) = settled.session else { return Ok(settled.branch.is_some()) };
         let intent = if is_shorter(&folded, &read.session) { SaveIntent::Shrink } else { SaveIntent::Keep };

@@ -7,5 +7,6 @@ mod rows;
 #[path = "../shared/seeds.rs"]
 mod seeds;
 mod session;
+mod told;
 mod tools;
 mod whole;

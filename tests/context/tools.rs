@@ -9,8 +9,13 @@ fn card(name: &str, tid: &str, row: Value, done: Value, text: &str) -> Value {
     json!({"name": name, "preview": "ls ..", "snippet": text, "tid": tid, "assistant_msg_idx": row, "args": args, "done": done})
 }
 
+/// What is said of a result of which only a preview is known.
+fn preview(text: &str) -> String {
+    format!("The tool answered; only a preview of its result was kept: {text}")
+}
+
 #[test]
-fn a_card_is_a_call_of_its_row_and_what_it_shows_is_the_result() {
+fn a_card_is_a_call_of_its_row_and_what_it_shows_is_a_preview_of_the_result() {
     check(
         json!({
             "messages": [user("a"), assistant("Let me see."), assistant("Two files.")],
@@ -19,7 +24,7 @@ fn a_card_is_a_call_of_its_row_and_what_it_shows_is_the_result() {
         json!([
             user("a"),
             calling(Some("Let me see."), &[("journal-3", "ls", r#"{"a":"1"}"#)]),
-            result("journal-3", "x y"),
+            result("journal-3", &preview("x y")),
             assistant("Two files."),
         ]),
     );
@@ -36,7 +41,7 @@ fn a_tool_that_never_answered_was_interrupted() {
         json!([
             user("a"),
             calling(None, &[("t1", "ls", r#"{"a":"1"}"#), ("t2", "cd", r#"{"a":"1"}"#)]),
-            result("t1", "x"),
+            result("t1", &preview("x")),
             interrupted("t2"),
             user("b"),
         ]),
@@ -51,7 +56,7 @@ fn a_card_that_does_not_say_whether_it_is_done_is_done_if_it_shows_something() {
         json!([
             user("a"),
             calling(Some("b"), &[("t1", "t", "{}"), ("t2", "t", "{}")]),
-            result("t1", "x"),
+            result("t1", &preview("x")),
             interrupted("t2")
         ]),
     );
@@ -71,7 +76,7 @@ fn how_a_tool_ended_can_be_asked_for() {
         results,
         [
             (ToolOutcome::Answered, "The tool gave no output."),
-            (ToolOutcome::Failed, "no such file"),
+            (ToolOutcome::Failed, preview("no such file").as_str()),
             (ToolOutcome::Interrupted, "The tool was interrupted before it answered."),
         ]
     );
@@ -85,7 +90,7 @@ fn a_card_tied_to_a_marker_goes_to_the_row_before_it_in_the_same_turn() {
             "messages": [user("a"), assistant("b"), marker, user("c"), marker],
             "tool_calls": [card("t", "t1", json!(2), json!(true), "x"), card("t", "t2", json!(4), json!(true), "y")],
         }),
-        json!([user("a"), calling(Some("b"), &[("t1", "t", r#"{"a":"1"}"#)]), result("t1", "x"), user("c")]),
+        json!([user("a"), calling(Some("b"), &[("t1", "t", r#"{"a":"1"}"#)]), result("t1", &preview("x")), user("c")]),
     );
 }
 
@@ -235,7 +240,7 @@ fn a_card_without_an_id_is_not_taken_for_a_call_without_one() {
         json!([
             user("a"),
             calling(Some("b"), &[("call", "cd", r#"{"a":"1"}"#)]),
-            result("call", "x"),
+            result("call", &preview("x")),
             user("c"),
             calling(None, &[("call-2", "ls", "{}")]),
             interrupted("call-2"),
@@ -282,7 +287,7 @@ fn a_card_of_a_call_that_the_row_holds_only_tells_how_it_ended() {
                 card("ls", "journal-4", json!(1), json!(true), "in part"),
             ],
         }),
-        json!([user("a"), call, result("c1", "in full"), result("c2", "from the card"), assistant("b")]),
+        json!([user("a"), call, result("c1", "in full"), result("c2", &preview("from the card")), assistant("b")]),
     );
 }
 
@@ -302,7 +307,7 @@ fn a_shortened_conversation_takes_the_cards_of_the_rows_that_it_still_has() {
         json!([
             user("In short: a, b.\n\nc"),
             calling(Some("d"), &[("t2", "ls", r#"{"a":"1"}"#)]),
-            result("t2", "y"),
+            result("t2", &preview("y")),
             user("e"),
             calling(None, &[("t3", "cd", r#"{"a":"1"}"#)]),
             interrupted("t3"),

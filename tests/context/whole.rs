@@ -14,10 +14,10 @@ fn interrupted_store() -> (tempfile::TempDir, SessionId) {
     for event in [
         Event::reasoning("hm"),
         Event::token("Let me see."),
-        Event::tool("1", "ls", "x"),
-        Event::tool_complete("1", "ls", false),
+        Event::tool("1", "ls", &json!({"path": "/"})),
+        Event::tool_complete("1", "ls", &json!(["x", 7]), false),
         Event::token("And there."),
-        Event::tool("2", "cd", "y"),
+        Event::tool("2", "cd", &json!({"to": "y"})),
     ] {
         run.append(event).unwrap();
     }
@@ -29,10 +29,10 @@ fn interrupted_store() -> (tempfile::TempDir, SessionId) {
 fn expected() -> Value {
     json!([
         user("Where to?"),
-        calling(Some("Let me see."), &[("journal-3", "ls", "{}")]),
-        result("journal-3", "x"),
-        calling(Some("And there."), &[("journal-6", "cd", "{}")]),
-        interrupted("journal-6"),
+        calling(Some("Let me see."), &[("1", "ls", r#"{"path":"/"}"#)]),
+        result("1", r#"["x",7]"#),
+        calling(Some("And there."), &[("2", "cd", r#"{"to":"y"}"#)]),
+        interrupted("2"),
         user("Go on."),
     ])
 }

@@ -7,6 +7,8 @@ use std::time::Duration;
 use lastword::Event;
 use lastword::run::{BudgetSettings, Failure, Finish, Retries, Retry};
 
+use serde_json::json;
+
 use crate::house::{House, rows, seconds_since, token};
 
 fn failure() -> Failure {
@@ -51,7 +53,7 @@ async fn attempts_are_bounded_and_the_last_failure_is_said() {
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_tried_again_behind_the_back_of_somebody_who_saw_a_word() {
-    for shown in [token("seen"), Event::tool("1", "rm", "")] {
+    for shown in [token("seen"), Event::tool("1", "rm", &json!({}))] {
         let house = House::with(BudgetSettings::default(), retries(), move |_, outlet| {
             let shown = shown.clone();
             async move {

@@ -3,6 +3,8 @@
 use lastword::run::{BudgetSettings, Finish, RunFailure, RunReport};
 use lastword::{Event, Options};
 
+use serde_json::json;
+
 use crate::house::{House, pause, rows, seconds_since, token};
 
 fn settings(first: f64, idle: f64) -> BudgetSettings {
@@ -63,7 +65,7 @@ async fn silence_in_the_middle_of_an_answer_is_cut_at_the_idle_budget_and_the_pa
 
 #[tokio::test(start_paused = true)]
 async fn any_event_counts_as_the_first() {
-    let firsts = [Event::reasoning("hm"), Event::tool("1", "t", ""), Event::new("whatever", "{}").unwrap()];
+    let firsts = [Event::reasoning("hm"), Event::tool("1", "t", &json!({})), Event::new("whatever", "{}").unwrap()];
     for first in firsts {
         let name = first.name().to_owned();
         let house = House::with(settings(1.0, 60.0), once(), move |_, outlet| {
@@ -95,9 +97,9 @@ async fn a_backend_that_has_begun_to_answer_is_no_stall_although_there_is_nothin
 #[tokio::test(start_paused = true)]
 async fn nobody_is_called_silent_while_a_tool_is_at_work() {
     let house = House::with(settings(1.0, 60.0), once(), |_, outlet| async move {
-        outlet.say(Event::tool("1", "build", "")).await?;
+        outlet.say(Event::tool("1", "build", &json!({}))).await?;
         pause(7_200.0).await;
-        outlet.say(Event::tool_complete("1", "build", false)).await?;
+        outlet.say(Event::tool_complete("1", "build", &json!(null), false)).await?;
         pause(59.0).await;
         outlet.say(token("built")).await?;
         Ok(Finish::done())
@@ -108,8 +110,8 @@ async fn nobody_is_called_silent_while_a_tool_is_at_work() {
 #[tokio::test(start_paused = true)]
 async fn after_the_tool_has_answered_silence_counts_again() {
     let house = House::with(settings(1.0, 60.0), once(), |_, outlet| async move {
-        outlet.say(Event::tool("1", "build", "")).await?;
-        outlet.say(Event::tool_complete("1", "build", false)).await?;
+        outlet.say(Event::tool("1", "build", &json!({}))).await?;
+        outlet.say(Event::tool_complete("1", "build", &json!(null), false)).await?;
         std::future::pending().await
     });
     let (run, _) = house.answer("hi").await;
@@ -120,7 +122,7 @@ async fn after_the_tool_has_answered_silence_counts_again() {
 async fn a_budget_for_tools_is_kept_if_there_is_one() {
     let budgets = BudgetSettings { tool_seconds: Some(100.0), ..settings(1.0, 60.0) };
     let house = House::with(budgets, once(), |_, outlet| async move {
-        outlet.say(Event::tool("1", "build", "")).await?;
+        outlet.say(Event::tool("1", "build", &json!({}))).await?;
         std::future::pending().await
     });
     let begin = tokio::time::Instant::now();

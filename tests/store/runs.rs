@@ -8,6 +8,8 @@ use lastword::{
     AppendError, Durability, Event, List, NewSession, Options, Outcome, Run, RunId, Store, StoreError, UserTurn,
 };
 
+use serde_json::json;
+
 use crate::fixture::{Fixture, fixture, in_time, pairs};
 
 #[test]
@@ -19,8 +21,8 @@ fn a_turn_is_pending_until_it_ends_and_then_in_the_transcript() {
     assert_eq!(pending.active_run().unwrap(), run.id().as_str());
     run.append(Event::reasoning("thinking")).unwrap();
     run.append(Event::token("To the ")).unwrap();
-    run.append(Event::tool("t1", "map", "looking")).unwrap();
-    run.append(Event::tool_complete("t1", "map", false)).unwrap();
+    run.append(Event::tool("t1", "map", &json!({})).with_preview("looking")).unwrap();
+    run.append(Event::tool_complete("t1", "map", &json!(null), false)).unwrap();
     run.append(Event::token("sea.")).unwrap();
     run.finish(Outcome::Completed).unwrap();
     assert_eq!(fixture.rows(), pairs(&[("user", "Where to?"), ("assistant", "To the"), ("assistant", "sea.")]));

@@ -3,25 +3,22 @@
 use super::ids::{self, Ids};
 use super::line::{Line, Speaker, join};
 use super::tools::Call;
-use super::{Context, ContextCall, ContextMessage, ToolResult};
-use crate::model::session::PendingTurn;
+use super::{ContextCall, ContextMessage, ToolResult};
 use crate::model::text::{is_blank, normal_form, trim};
 
-/// Puts the lines in order, the pending message behind them.
-pub(super) fn build(mut lines: Vec<Line>, pending: Option<PendingTurn>) -> Context {
+/// Puts the lines in order, the pending message after them.
+pub(super) fn build(mut lines: Vec<Line>, pending: Option<Line>) -> Vec<ContextMessage> {
     lines.retain(|line| line.speaker != Speaker::Tool && !line.is_blank());
-    if let Some(turn) = pending.filter(|turn| !is_there(&lines, turn)) {
-        lines.push(Line::of_user(turn.message, &turn.attachments));
-    }
+    lines.extend(pending.filter(|turn| !is_there(&lines, turn)));
     let mut builder = Builder::default();
     lines.into_iter().for_each(|line| builder.add(line));
     builder.finish()
 }
 
 /// Whether the last word is the pending message, which some programs add to the transcript before they answer it.
-fn is_there(lines: &[Line], turn: &PendingTurn) -> bool {
+fn is_there(lines: &[Line], turn: &Line) -> bool {
     let last = lines.iter().rfind(|line| line.speaker != Speaker::System);
-    last.is_some_and(|line| line.speaker == Speaker::User && normal_form(&line.text) == normal_form(&turn.message))
+    last.is_some_and(|line| line.speaker == Speaker::User && normal_form(&line.text) == normal_form(&turn.text))
 }
 
 #[derive(Default)]
@@ -66,11 +63,11 @@ impl Builder {
         }
     }
 
-    fn finish(mut self) -> Context {
+    fn finish(mut self) -> Vec<ContextMessage> {
         if !self.system.is_empty() {
             self.messages.insert(0, ContextMessage::System { text: self.system });
         }
-        Context { messages: self.messages }
+        self.messages
     }
 }
 

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use super::line::{Line, Speaker};
+use super::line::{Line, Speaker, word};
 use super::tools::{Call, Place, call_at};
 use crate::model::json::Fields;
 use crate::model::session::{List, Session};
@@ -39,14 +39,18 @@ pub(super) fn add_cards<'a>(
     rows: &[Option<usize>],
     native: &HashMap<String, Place>,
 ) {
-    let anchors = anchors(lines, rows);
+    let (anchors, turns) = (anchors(lines, rows), turns(lines));
     let mut added = Vec::new();
     for card in cards.filter_map(Fields::parse) {
         let call = Call::of_card(&card);
-        if let Some(place) = native.get(&call.id).filter(|_| !call.id.is_empty()) {
-            let same = call_at(lines, *place);
-            same.result = same.result.take().or(call.result);
-        } else if let Some(anchor) = row_index(&card).and_then(|row| *anchors.get(row)?) {
+        let anchor = row_index(&card).and_then(|row| *anchors.get(row)?);
+        // Producers count their calls anew in each answer.
+        let is_of_turn = |place: &&Place| anchor.is_some_and(|anchor| turns[anchor] == turns[place.0]);
+        let by_tid = native.get(&word(&card, "tid")).filter(|_| !word(&card, "tid").is_empty());
+        let by_id = native.get(&call.id).filter(|_| !call.id.is_empty()).filter(is_of_turn);
+        if let Some(place) = by_tid.or(by_id) {
+            call_at(lines, *place).take_result_of(call);
+        } else if let Some(anchor) = anchor {
             added.push((anchor, call));
         }
     }
@@ -54,6 +58,16 @@ pub(super) fn add_cards<'a>(
     for (anchor, call) in added {
         lines[anchor].as_mut().expect("an anchor is a line").calls.push(call);
     }
+}
+
+/// For each line, how many users' lines stand before it: lines of one turn have the same number.
+fn turns(lines: &[Option<Line>]) -> Vec<usize> {
+    let mut turn = 0;
+    let of_line = |line: &Option<Line>| {
+        turn += usize::from(line.as_ref().is_some_and(|line| line.speaker == Speaker::User));
+        turn
+    };
+    lines.iter().map(of_line).collect()
 }
 
 fn row_index(card: &Fields<'_>) -> Option<usize> {

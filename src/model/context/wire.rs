@@ -82,7 +82,7 @@ fn write_text_part(out: &mut String, text: &str) {
 }
 
 /// Whether an attachment is a part of content as the endpoint defines it, whole and readable by every JSON reader.
-fn is_content_part(json: &str) -> bool {
+pub(super) fn is_content_part(json: &str) -> bool {
     let Ok(part) = serde_json::from_str::<Value>(json) else { return false };
     let has_text = |pointer| part.pointer(pointer).and_then(Value::as_str).is_some_and(|text| !trim(text).is_empty());
     match part["type"].as_str() {

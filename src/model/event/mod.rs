@@ -1,5 +1,8 @@
 //! One event of a run, before it has a number: a name and a JSON payload.
 
+mod parts;
+mod tools;
+
 use std::borrow::Cow;
 
 use serde_json::value::RawValue;
@@ -124,21 +127,6 @@ impl Event {
     /// A piece of the model's reasoning, which never becomes chat text.
     pub fn reasoning(text: &str) -> Self {
         Self::of_text("reasoning", text)
-    }
-
-    /// A tool call begins. The same `id` completes it.
-    pub fn tool(id: &str, name: &str, preview: &str) -> Self {
-        let (id, name, preview) = (quoted(id), quoted(name), quoted(preview));
-        Self::of_payload(
-            "tool",
-            format!("{{\"tool_call_id\":{id},\"name\":{name},\"preview\":{preview},\"args\":{{}}}}"),
-        )
-    }
-
-    /// A tool call has ended.
-    pub fn tool_complete(id: &str, name: &str, is_error: bool) -> Self {
-        let (id, name) = (quoted(id), quoted(name));
-        Self::of_payload("tool_complete", format!("{{\"tool_call_id\":{id},\"name\":{name},\"is_error\":{is_error}}}"))
     }
 
     /// The answer is complete.
