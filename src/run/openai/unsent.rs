@@ -10,7 +10,7 @@ use crate::run::runner::Prompt;
 const EVENT: &str = "attachments-not-sent";
 
 /// Characters of what an attachment is called.
-const NAME_CHARS_MAX: usize = 100;
+const NAME_CHARS_MAX: usize = 80;
 
 /// The attachments of the message that is answered which the conversation does not hold as content parts. Those of earlier
 /// messages were said when these were answered.
@@ -28,11 +28,8 @@ pub(super) fn unsent(prompt: &Prompt, takes_attachments: bool) -> Vec<LeftOut> {
 /// The URLs of the content parts of the last message.
 fn sent_urls(context: &Context) -> Vec<String> {
     let Some(ContextMessage::User { attachments, .. }) = context.messages.last() else { return Vec::new() };
-    let part = |json: &Box<str>| {
-        let part = serde_json::from_str(json).ok()?;
-        part_url(&part).map(str::to_owned)
-    };
-    attachments.iter().filter_map(part).collect()
+    let parts = attachments.iter().filter_map(|json| serde_json::from_str::<Value>(json).ok());
+    parts.filter_map(|part| part_url(&part).map(str::to_owned)).collect()
 }
 
 /// Where the bytes of a content part of a request are.
@@ -58,12 +55,18 @@ fn is_same(sent: &str, url: &str) -> bool {
 
 /// What an attachment is called: its file name, else its address, else its media type.
 fn name_of(item: &Value) -> String {
-    let text = |key: &str| item[key].as_str().filter(|text| !text.trim().is_empty());
     let address = url_of(item).filter(|url| url.starts_with("http"));
-    let inner = item["file"]["filename"].as_str();
-    let name = text("filename").or(text("name")).or(inner).or(address).or(text("mediaType")).or(item.as_str());
-    let plain = |c: char| if c.is_control() { ' ' } else { c };
-    name.unwrap_or("an attachment").chars().map(plain).take(NAME_CHARS_MAX).collect()
+    let name = file_name(item).or(address).or(item["mediaType"].as_str()).or(item.as_str());
+    cut(name.filter(|name| !name.trim().is_empty()).unwrap_or("an attachment"))
+}
+
+fn file_name(item: &Value) -> Option<&str> {
+    let names = [&item["filename"], &item["name"], &item["file"]["filename"]];
+    names.into_iter().filter_map(Value::as_str).find(|name| !name.trim().is_empty())
+}
+
+fn cut(name: &str) -> String {
+    name.chars().map(|c| if c.is_control() { ' ' } else { c }).take(NAME_CHARS_MAX).collect()
 }
 
 /// Why it is not sent: as the conversation says, else as its address tells.
@@ -71,15 +74,16 @@ fn why(item: &Value, context: &Context, takes_attachments: bool) -> String {
     if !takes_attachments {
         return "the model takes text only".to_owned();
     }
-    let (name, url) = (name_of(item), item["url"].as_str().unwrap_or_default());
-    let told = context.left_out.iter().rev().find(|left_out| left_out.what == name || left_out.what == url);
-    let guess = || match url.split_once(':').map(|(scheme, _)| scheme) {
+    let name = cut(file_name(item).or(item["mediaType"].as_str()).or(item.as_str()).unwrap_or_default());
+    let told = context.left_out.iter().rev().find(|left_out| !name.is_empty() && cut(&left_out.what) == name);
+    let scheme = item["url"].as_str().and_then(|url| url.split_once(':')).map(|(scheme, _)| scheme);
+    let guess = match scheme {
         Some("lastword") => "it is not stored, or it is too large",
         Some("http" | "https") => "it is stored elsewhere, and a model is sent files and no addresses of files",
         Some("data") => "it is too large, or its data cannot be read",
         _ => "it is in a form that the endpoint does not know",
     };
-    told.map_or_else(|| guess().to_owned(), |left_out| left_out.why.clone())
+    told.map_or_else(|| guess.to_owned(), |left_out| left_out.why.clone())
 }
 
 /// What the answer begins with: a paragraph for the user, and an event for programs.
