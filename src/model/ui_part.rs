@@ -3,6 +3,7 @@
 //! The transcript keeps them in the row's [`PARTS`], the chat stream sends them: both ask this one function, so that a
 //! reload shows what the stream showed.
 
+use super::attachment::AttachmentId;
 use super::json::{Fields, Object};
 use super::text::{is_truthy, python_text};
 
@@ -27,15 +28,6 @@ pub(crate) fn ui_part(event: &str, payload: &str) -> Option<Object> {
     }
 }
 
-/// Adds a part. A data part with a name and an id takes the place of the earlier one with both.
-pub(crate) fn add_ui_part(parts: &mut Vec<Object>, part: Object) {
-    let is_same = |old: &&mut Object| old.get("type") == part.get("type") && old.get("id") == part.get("id");
-    match parts.iter_mut().find(is_same).filter(|_| part.get("id").is_some()) {
-        Some(old) => *old = part,
-        None => parts.push(part),
-    }
-}
-
 fn part(kind: &str) -> Object {
     let mut part = Object::default();
     part.set_text("type", kind);
@@ -43,9 +35,8 @@ fn part(kind: &str) -> Object {
 }
 
 fn file(fields: &Fields<'_>) -> Option<Object> {
-    let attachment = word(fields, &["attachment"]).filter(|id| is_attachment(id));
-    let url =
-        attachment.map(|id| format!("lastword:{id}")).or_else(|| text(fields, &["url"]).filter(|url| is_file_address(url)));
+    let attachment = word(fields, &["attachment"]).and_then(|id| AttachmentId::parse(&id).ok());
+    let url = attachment.map(|id| id.to_url()).or_else(|| text(fields, &["url"]).filter(|url| is_file_address(url)));
     let mut file = part("file");
     file.set_text("mediaType", &word(fields, &["media_type", "mediaType"]).unwrap_or_else(|| UNKNOWN_TYPE.to_owned()));
     file.set_text("url", &url?);
@@ -100,20 +91,12 @@ fn is_page(url: &str) -> bool {
 /// Addresses of files that a page may load without running anything.
 pub(crate) fn is_file_address(url: &str) -> bool {
     let is_path = url.starts_with('/') && !url.starts_with("//");
-    is_path
-        || has_scheme(url, &["https:", "http:", "data:"])
-        || url.strip_prefix("lastword:").is_some_and(is_attachment)
+    is_path || has_scheme(url, &["https:", "http:", "data:"]) || AttachmentId::of_url(url).is_some()
 }
 
 fn has_scheme(url: &str, schemes: &[&str]) -> bool {
     let begins = |scheme: &&str| url.get(..scheme.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(scheme));
     schemes.iter().any(|scheme| begins(scheme)) && !url.chars().any(char::is_control)
-}
-
-/// The id of an attachment: `sha256-` and 64 lower-case hex digits.
-pub(crate) fn is_attachment(id: &str) -> bool {
-    let is_hex = |byte: u8| byte.is_ascii_digit() || matches!(byte, b'a'..=b'f');
-    id.strip_prefix("sha256-").is_some_and(|hash| hash.len() == 64 && hash.bytes().all(is_hex))
 }
 
 /// The text of the first of these keys that says anything. A number is as good as its text.
@@ -184,21 +167,5 @@ mod tests {
             check("data", odd, None);
         }
         check("token", r#"{"name":"x"}"#, None);
-    }
-
-    #[test]
-    fn data_of_one_name_and_id_is_replaced_where_it_stands() {
-        let mut parts = Vec::new();
-        for payload in [
-            r#"{"name":"x","id":"1","data":1}"#,
-            r#"{"name":"x","data":2}"#,
-            r#"{"name":"x","data":3}"#,
-            r#"{"name":"x","id":"1","data":4}"#,
-            r#"{"name":"y","id":"1","data":5}"#,
-        ] {
-            add_ui_part(&mut parts, ui_part("data", payload).unwrap());
-        }
-        let values: Vec<_> = parts.iter().filter_map(|part| part.get("data")).collect();
-        assert_eq!(values, ["4", "2", "3", "5"]);
     }
 }
