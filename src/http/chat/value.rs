@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-use crate::model::{Fields, Object, SessionId, is_truthy, python_text, quoted, text_of, trim};
+use crate::model::{AttachmentId, Fields, Object, SessionId, is_truthy, python_text, quoted, text_of, trim};
 
 /// What is said of a tool that never answered.
 pub(super) const NO_ANSWER: &str = "interrupted";
@@ -76,7 +76,7 @@ pub(super) fn part_for(session: &SessionId, part: &Object) -> Object {
 
 /// Where a client fetches a file.
 pub(super) fn address(session: &SessionId, url: &str) -> String {
-    match url.strip_prefix("lastword:") {
+    match AttachmentId::of_url(url) {
         Some(attachment) => format!("/v1/sessions/{session}/attachments/{attachment}"),
         None => url.to_owned(),
     }

@@ -3,8 +3,8 @@
 use super::Frame;
 use crate::http::chat::call_id::CallIds;
 use crate::http::chat::value::{NO_ANSWER, failure, given, input, output};
-use crate::model::fold::tool_id;
-use crate::model::{Fields, TextBuffer, is_truthy};
+use crate::model::fold::{tool_arguments, tool_id, tool_result};
+use crate::model::{Fields, OpenCalls, TextBuffer, is_truthy};
 
 /// What a tool is called of which the events do not give the name.
 const NO_NAME: &str = "tool";
@@ -14,7 +14,8 @@ const NO_NAME: &str = "tool";
 pub(super) struct Calls {
     ids: CallIds,
     streaming: Vec<Streaming>,
-    open: Vec<Call>,
+    open: OpenCalls,
+    begun: Vec<Call>,
 }
 
 /// A call whose arguments are arriving. It has not begun.
@@ -23,17 +24,14 @@ struct Streaming {
     id: String,
     name: String,
     arguments: TextBuffer,
+    /// Whether the client knows that arguments are arriving.
+    is_started: bool,
 }
 
-/// A call that has no result yet.
 #[derive(Debug)]
 struct Call {
     id: String,
-    name: String,
-    /// What the events call it.
-    given_id: Option<String>,
-    /// What its card shows.
-    preview: String,
+    is_answered: bool,
 }
 
 impl Calls {
@@ -45,12 +43,14 @@ impl Calls {
             if !self.ids.reserve(&id) {
                 return;
             }
-            let name = given(fields, &["name"]).map_or_else(|| NO_NAME.to_owned(), |name| name.into_owned());
-            let frame = Frame::open(out, "tool-input-start").text("toolCallId", &id).text("toolName", &name);
-            frame.json("providerExecuted", "true").json("dynamic", "true").close();
-            self.streaming.push(Streaming { id: id.clone(), name, arguments: TextBuffer::default() });
+            let arguments = TextBuffer::default();
+            self.streaming.push(Streaming { id: id.clone(), name: name_of(fields), arguments, is_started: false });
         }
         let call = self.streaming.iter_mut().find(|call| call.id == id).expect("it was found or has just been added");
+        if !std::mem::replace(&mut call.is_started, true) {
+            let frame = Frame::open(out, "tool-input-start").text("toolCallId", &id).text("toolName", &call.name);
+            frame.json("providerExecuted", "true").json("dynamic", "true").close();
+        }
         let piece = fields.get("arguments_delta").filter(|piece| piece.starts_with('"'));
         piece.iter().for_each(|piece| call.arguments.push_literal(piece));
         let whole = call.arguments.take_whole();
@@ -62,50 +62,56 @@ impl Calls {
     /// The server or its runner executes the tool, never the client: `providerExecuted` says so, and keeps a client that
     /// answers calls by itself from sending another request when the message has ended.
     pub(super) fn begin(&mut self, fields: &Fields<'_>, out: &mut Vec<u8>) {
-        let given_id = tool_id(fields);
+        let (given_id, name) = (tool_id(fields), name_of(fields));
         let id = self.ids.begin(given_id.as_deref());
         self.streaming.retain(|call| call.id != id);
-        let call = Call {
-            id,
-            name: given(fields, &["name"]).map_or_else(|| NO_NAME.to_owned(), |name| name.into_owned()),
-            given_id,
-            preview: given(fields, &["snippet", "preview"]).unwrap_or_default().into_owned(),
-        };
         Frame::open(out, "tool-input-available")
-            .text("toolCallId", &call.id)
-            .text("toolName", &call.name)
-            .json("input", &input(arguments_of(fields)))
+            .text("toolCallId", &id)
+            .text("toolName", &name)
+            .json("input", &input(tool_arguments(fields)))
             .json("providerExecuted", "true")
             .json("dynamic", "true")
             .close();
-        self.open.push(call);
+        self.open.begin(given_id, &name);
+        self.begun.push(Call { id, is_answered: false });
     }
 
     /// Gives a call its result. One that belongs to no open call is not shown, as in the transcript.
     pub(super) fn complete(&mut self, fields: &Fields<'_>, out: &mut Vec<u8>) {
-        let Some(nth) = self.find(fields) else { return };
-        let call = self.open.remove(nth);
-        let result = result_of(fields);
-        let preview = given(fields, &["snippet", "preview"]).unwrap_or(call.preview.as_str().into());
-        match fields.get("is_error").is_some_and(is_truthy) {
+        let name = given(fields, &["name"]).unwrap_or_default();
+        let Some(nth) = self.open.complete(tool_id(fields).as_deref(), &name) else { return };
+        let call = &mut self.begun[nth];
+        call.is_answered = true;
+        let result = tool_result(fields);
+        let is_error = result.map_or_else(|| fields.get("is_error").is_some_and(is_truthy), |(_, is_error)| is_error);
+        let result = result.map(|(value, _)| value);
+        let preview = given(fields, &["snippet"]).or_else(|| given(fields, &["preview"])).unwrap_or_default();
+        match is_error {
             true => fail(&call.id, &failure(result, &preview), out),
             false => answer(&call.id, &output(result, &preview), out),
         }
     }
 
-    /// The call that a result is for: the first one with its id, else the first that it may be meant for.
-    fn find(&self, fields: &Fields<'_>) -> Option<usize> {
-        let id = tool_id(fields);
-        let name = given(fields, &["name"]);
-        let has_id = |call: &Call| id.is_some() && call.given_id == id;
-        let is_named = |call: &Call| name.as_ref().is_none_or(|name| call.name == **name);
-        let is_meant = |call: &Call| (id.is_none() || call.given_id.is_none()) && is_named(call);
-        self.open.iter().position(has_id).or_else(|| self.open.iter().position(is_meant))
+    /// The producer begins anew. What it called before gets no result any more; arguments begin with their first piece.
+    pub(super) fn begin_attempt(&mut self, out: &mut Vec<u8>) {
+        self.give_up_open(out);
+        for call in &mut self.streaming {
+            call.arguments = TextBuffer::default();
+            call.is_started = false;
+        }
+    }
+
+    fn give_up_open(&mut self, out: &mut Vec<u8>) {
+        self.open.give_up();
+        for call in self.begun.iter_mut().filter(|call| !call.is_answered) {
+            call.is_answered = true;
+            fail(&call.id, NO_ANSWER, out);
+        }
     }
 
     /// Ends the calls that have no result, and those whose arguments never were complete.
     pub(super) fn give_up(&mut self, out: &mut Vec<u8>) {
-        self.open.drain(..).for_each(|call| fail(&call.id, NO_ANSWER, out));
+        self.give_up_open(out);
         for call in self.streaming.drain(..) {
             let frame = Frame::open(out, "tool-input-error").text("toolCallId", &call.id).text("toolName", &call.name);
             let frame = frame.json("input", "null").json("providerExecuted", "true").json("dynamic", "true");
@@ -124,13 +130,6 @@ fn fail(call: &str, why: &str, out: &mut Vec<u8>) {
     frame.json("providerExecuted", "true").json("dynamic", "true").close();
 }
 
-/// What a tool was called with.
-fn arguments_of<'a>(fields: &Fields<'a>) -> Option<&'a str> {
-    ["args", "arguments", "input"].iter().filter_map(|key| fields.get(key)).find(|value| is_truthy(value))
-}
-
-/// What a tool answered, whatever it is: the first key that is there, one with a value before one with `null`.
-fn result_of<'a>(fields: &Fields<'a>) -> Option<&'a str> {
-    let there = ["result", "output", "error"].iter().filter_map(|key| fields.get(key));
-    there.clone().find(|value| *value != "null").or_else(|| there.clone().next())
+fn name_of(fields: &Fields<'_>) -> String {
+    given(fields, &["name"]).map_or_else(|| NO_NAME.to_owned(), |name| name.into_owned())
 }

@@ -148,8 +148,9 @@ impl ChunkWriter {
         part.close(&mut self.parts_begun, out);
     }
 
-    /// What an attempt that failed had thought stays, a paragraph of its own.
+    /// What an attempt that failed had thought stays, a paragraph of its own. Its calls get no result any more.
     fn begin_attempt(&mut self, out: &mut Vec<u8>) {
+        self.calls.begin_attempt(out);
         let thought = self.part.as_mut().filter(|part| part.kind == Kind::Reasoning && !part.is_empty());
         if let Some(part) = thought {
             part.add("\"\\n\\n\"", &mut self.parts_begun, out);

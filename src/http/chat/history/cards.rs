@@ -4,10 +4,7 @@ use std::collections::HashMap;
 
 use super::message::Answer;
 use super::transcript::is_marker;
-use crate::model::{Session, ToolCard, is_truthy, trim};
-
-/// The keys of a card that say what really happened, beside those that the reference program shows.
-const TOLD_KEYS: [&str; 6] = ["_call_id", "_args", "_result", "_result_is_error", "_result_preview", "_answered"];
+use crate::model::{Session, TOLD_KEYS, ToolCard, is_truthy, trim};
 
 /// The cards of a transcript, by the row that each belongs to.
 pub(super) struct Cards {

@@ -35,7 +35,9 @@ pub(super) fn items(json: &str) -> Vec<&str> {
 pub(super) fn blocks(session: &SessionId, row: &Row) -> Vec<Block> {
     let content = row.fields().get("content").unwrap_or("null");
     let found = items(content).into_iter().filter_map(|item| block(session, item));
-    found.filter(|block| !matches!(block, Block::Text(text) | Block::Reasoning(text) if trim(text).is_empty())).collect()
+    found
+        .filter(|block| !matches!(block, Block::Text(text) | Block::Reasoning(text) if trim(text).is_empty()))
+        .collect()
 }
 
 fn block(session: &SessionId, item: &str) -> Option<Block> {

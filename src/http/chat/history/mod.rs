@@ -91,7 +91,8 @@ impl<'a> Large<'a> {
     fn load(&self, json: &str) -> Option<String> {
         let stored = StoredValue::parse(json)?;
         let room = self.room.get().checked_sub(stored.bytes)?;
-        let whole = String::from_utf8((self.load)(&stored.id)?).ok().filter(|whole| whole.len() as u64 == stored.bytes)?;
+        let whole =
+            String::from_utf8((self.load)(&stored.id)?).ok().filter(|whole| whole.len() as u64 == stored.bytes)?;
         self.room.set(room);
         Some(whole)
     }

@@ -2,12 +2,12 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use super::Pending;
 use super::answer::{about, parts_of, state_of_marker};
 use super::cards::Cards;
 use super::foreign::{self, tool_results};
 use super::message::{Answer, Call, Part, UiMessage};
 use super::user::user_parts;
-use super::Pending;
 use crate::http::chat::call_id::CallIds;
 use crate::http::chat::value::shown;
 use crate::model::message_id::{answer_id, user_message_id};
