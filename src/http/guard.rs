@@ -15,7 +15,8 @@ use super::request::text_of;
 use super::token::Access;
 
 /// What may be looked at without a token: nothing in it belongs to anybody.
-const OPEN_PATHS: &[&str] = &["/", "/page.js", "/page.css", "/icon.svg", "/healthz", "/readyz", "/openapi.json"];
+const OPEN_PATHS: &[&str] =
+    &["/", "/page.js", "/page.css", "/icon.svg", "/client/chat-transport.ts", "/healthz", "/readyz", "/openapi.json"];
 
 const CONTENT_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
                               img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";

@@ -1,4 +1,4 @@
-//! The page: what there is to see without a program of one's own.
+//! The page, and the transport for chat UIs: files that the server hands out as they are.
 
 use axum::Router;
 use axum::http::header;
@@ -10,6 +10,7 @@ use crate::http::app::SharedApp;
 const PAGE: &str = include_str!("../../../web/index.html");
 const SCRIPT: &str = include_str!("../../../web/page.js");
 const STYLE: &str = include_str!("../../../web/page.css");
+const CHAT_TRANSPORT: &str = include_str!("../../../web/chat-transport.ts");
 const ICON: &str = include_str!("../../../web/icon.svg");
 
 pub(super) fn router() -> Router<SharedApp> {
@@ -17,6 +18,8 @@ pub(super) fn router() -> Router<SharedApp> {
         .route("/", get(|| async { file("text/html; charset=utf-8", PAGE) }))
         .route("/page.js", get(|| async { file("text/javascript; charset=utf-8", SCRIPT) }))
         .route("/page.css", get(|| async { file("text/css; charset=utf-8", STYLE) }))
+        // No browser runs it: it is a source file to be fetched and built into a page.
+        .route("/client/chat-transport.ts", get(|| async { file("text/plain; charset=utf-8", CHAT_TRANSPORT) }))
         .route("/icon.svg", get(|| async { file("image/svg+xml", ICON) }))
 }
 
