@@ -40,6 +40,7 @@ pub use id::{InvalidId, RunId, SessionId};
 pub(crate) use json::{Fields, quoted};
 pub use json::{Object, TextBuffer, quote, text_of};
 pub(crate) use moment::seconds_of;
+pub(crate) use open_calls::OpenCalls;
 pub use row::Row;
 pub use run_end::{RunEnd, RunState};
 pub use seqs::SeenSeqs;
