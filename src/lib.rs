@@ -35,11 +35,9 @@ pub use journal::{
     AppendError, Appended, Found, JournalEvent, ReadOptions, Replay, ReplayStatus, RunEvents, RunReader, RunSummary,
 };
 pub use model::{
-    Attachment, AttachmentId, BranchReason, BranchSummary, Context, ContextCall, ContextMessage, Cursor, Event, List,
-    Metadata, ReplacedTurn, Revision, Row, RunEnd, RunId, RunState, Session, SessionId, Summary, ToolCard, ToolOutcome,
-    ToolResult, TurnNote,
-    Attachment, AttachmentId, Context, ContextCall, ContextMessage, Cursor, Event, LeftOut, List, Metadata, Revision,
-    Row, RunEnd, RunId, RunState, Session, SessionId, Summary, ToolCard, ToolOutcome, ToolResult,
+    Attachment, AttachmentId, BranchReason, BranchSummary, Context, ContextCall, ContextMessage, Cursor, Event,
+    LeftOut, List, Metadata, ReplacedTurn, Revision, Row, RunEnd, RunId, RunState, Session, SessionId, Summary,
+    ToolCard, ToolOutcome, ToolResult, TurnNote,
 };
 pub use recovery::RecoveryOptions;
 pub use sidecar::{SaveIntent, SaveOptions, SidecarError};

@@ -1,8 +1,8 @@
 //! Bytes to model and back: journal lines with their checksums, sidecars, the index, the commit log,
 //! events sent over HTTP. Pure: no files, no clock.
 
-mod branch;
 mod attachment;
+mod branch;
 mod checksum;
 pub mod commit;
 mod encode;
@@ -14,8 +14,8 @@ mod sidecar;
 pub mod sse;
 mod walk;
 
-pub use branch::{encode_branch, read_branch};
 pub use attachment::{read_attachment_info, write_attachment_info};
+pub use branch::{encode_branch, read_branch};
 pub use checksum::with_checksum_restored;
 pub(crate) use checksum::{checksum_of, with_checksum};
 pub use encode::LineEncoder;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::evidence::look;
 use crate::model::fold::{LargeValue, StoredValue};
-use crate::model::{AttachmentId, List, STORED_KEYS, Session, SessionId, ToolCard};
+use crate::model::{AttachmentId, STORED_KEYS, SessionId, ToolCard};
 use crate::storage::{ObjectKind, Storage, StorageError};
 
 /// Stores the values that cards of a fold refer to, durably. A store that cannot be written is left as it is: whoever reads it

@@ -2,9 +2,8 @@
 //!
 //! Blocking, and safe to share between threads. Knows no terminal and no HTTP.
 
-mod branches;
 mod attachments;
-mod again;
+mod branches;
 mod context;
 mod error;
 mod follow;

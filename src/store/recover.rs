@@ -13,7 +13,8 @@ use crate::journal::count_lines;
 use crate::model::marker::{FirstSeen, FoldedUpTo, Retry};
 use crate::model::{List, RunId, Session, SessionId, TurnNote};
 use crate::recovery::{
-    Evidence, Facts, Growing, JournalState, Plan, Step, Watch, fold_limit, look_within, plan, store_large, without_replaced,
+    Evidence, Facts, Growing, JournalState, Plan, Step, Watch, fold_limit, look_within, plan, store_large,
+    without_replaced,
 };
 use crate::sidecar::{SaveIntent, SaveOptions, SidecarError};
 

@@ -109,7 +109,11 @@ impl Utf8 {
     fn next(self, byte: u8) -> Option<Self> {
         let after = |left, low, high| Some(Utf8 { left, low, high });
         if self.left > 0 {
-            return (self.low..=self.high).contains(&byte).then_some(Utf8 { left: self.left - 1, low: 0x80, high: 0xbf });
+            return (self.low..=self.high).contains(&byte).then_some(Utf8 {
+                left: self.left - 1,
+                low: 0x80,
+                high: 0xbf,
+            });
         }
         match byte {
             0x00..=0x7f => Some(self),

@@ -25,8 +25,7 @@ pub(crate) enum ChatField {
 }
 
 impl ChatField {
-    const ALL: [ChatField; 6] =
-        [Self::Id, Self::Trigger, Self::MessageId, Self::Runner, Self::Message, Self::Messages];
+    const ALL: [ChatField; 6] = [Self::Id, Self::Trigger, Self::MessageId, Self::Runner, Self::Message, Self::Messages];
 
     /// How it is spelt.
     pub(crate) fn key(self) -> &'static str {

@@ -47,7 +47,8 @@ fn check_as_serde(body: &[u8], cuts: &[usize]) {
 
 #[test]
 fn the_last_message_is_kept_with_the_short_fields() {
-    let body = whole(r#" {"id" : "c", "x":[{"id":"no"}], "messages":[ {"a":1}, 7 , {"b":[2]} ], "trigger":null} "#).unwrap();
+    let body =
+        whole(r#" {"id" : "c", "x":[{"id":"no"}], "messages":[ {"a":1}, 7 , {"b":[2]} ], "trigger":null} "#).unwrap();
     assert_eq!(body.get(ChatField::Id), Some(r#""c""#));
     assert_eq!(body.get(ChatField::Messages), Some(r#"{"b":[2]}"#));
     assert_eq!((body.get(ChatField::Trigger), body.get(ChatField::Runner)), (Some("null"), None));
@@ -84,7 +85,14 @@ fn what_is_not_json_is_refused_with_its_place() {
 fn bad_utf8_is_refused_although_a_character_may_be_cut_anywhere() {
     check_as_serde("{\"id\":\"\u{10ffff}é\u{800}\",\"ü\":1}".as_bytes(), &[7, 8, 9, 10, 11]);
     let bad: [&[u8]; 8] = [
-        b"\xff", b"\xc0\x80", b"\xe0\x80\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\x80", b"\xe2\x82", b"\xf0\x9f\x98",
+        b"\xff",
+        b"\xc0\x80",
+        b"\xe0\x80\x80",
+        b"\xed\xa0\x80",
+        b"\xf4\x90\x80\x80",
+        b"\x80",
+        b"\xe2\x82",
+        b"\xf0\x9f\x98",
     ];
     for bad in bad {
         check_as_serde(&[b"{\"x\":\"", bad, b"\"}"].concat(), &[6, 7, 8]);
@@ -158,7 +166,10 @@ fn good_body() -> impl Strategy<Value = Vec<u8>> {
         Just("null".to_owned()),
         ".{0,6}".prop_map(|text| serde_json::to_string(&text).unwrap()),
     ];
-    let key = prop_oneof!["(id|messages|message|trigger|x)".prop_map(|key| format!("\"{key}\"")), Just(r#""\u0069d""#.to_owned())];
+    let key = prop_oneof![
+        "(id|messages|message|trigger|x)".prop_map(|key| format!("\"{key}\"")),
+        Just(r#""\u0069d""#.to_owned())
+    ];
     let object = move |value: BoxedStrategy<String>| {
         let key = key.clone();
         vec((key, value), 0..5).prop_map(|fields| {
