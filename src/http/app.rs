@@ -2,16 +2,21 @@
 
 use std::sync::Arc;
 
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Mutex, MutexGuard, Semaphore, watch};
 
+use super::chat::LeftOut;
 use super::desk::Desk;
 use super::error::ApiError;
 use super::metrics::Metrics;
 use super::options::ServerOptions;
 use super::producers::Producers;
 use super::stream::{FollowerCount, Hub, Manners};
+use crate::model::SessionId;
 use crate::run::Supervisor;
 use crate::store::Store;
+
+/// Locks that sessions share by their hash while a chat begins a turn.
+const CHAT_LOCKS: usize = 64;
 
 /// The server's parts.
 #[derive(Debug)]
@@ -25,6 +30,10 @@ pub(super) struct App {
     pub(super) producers: Producers,
     pub(super) stage: watch::Sender<Stage>,
     pub(super) manners: Manners,
+    /// What histories of chats left out a moment ago.
+    pub(super) left_out: LeftOut,
+    /// Two requests of one chat do not begin turns at the same time: the second sees what the first has begun.
+    chat_locks: [Mutex<()>; CHAT_LOCKS],
     /// Places of streams: an eighth of the connections is kept for requests.
     streams: Arc<Semaphore>,
 }
@@ -52,7 +61,27 @@ impl App {
         let streams = Arc::new(Semaphore::new(options.connections_max - options.connections_max / 8));
         let manners = Manners { heartbeat: options.heartbeat, retry: options.retry, closing };
         let (producers, stage) = (Producers::default(), watch::Sender::new(Stage::Open));
-        Arc::new(App { store, supervisor, options, desk, metrics, hub, producers, stage, manners, streams })
+        let (left_out, chat_locks) = (LeftOut::default(), std::array::from_fn(|_| Mutex::new(())));
+        Arc::new(App {
+            store,
+            supervisor,
+            options,
+            desk,
+            metrics,
+            hub,
+            producers,
+            stage,
+            manners,
+            left_out,
+            chat_locks,
+            streams,
+        })
+    }
+
+    /// Waits until no other request of this chat begins a turn.
+    pub(super) async fn lock_chat(&self, session: &SessionId) -> MutexGuard<'_, ()> {
+        let hash = crc32c::crc32c(session.as_str().as_bytes()) as usize;
+        self.chat_locks[hash % CHAT_LOCKS].lock().await
     }
 
     pub(super) fn is_draining(&self) -> bool {

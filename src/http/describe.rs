@@ -26,6 +26,55 @@ pub(super) struct InRun {
     rid: String,
 }
 
+/// The attachment that a path names.
+#[derive(Debug, IntoParams)]
+#[into_params(parameter_in = Path)]
+pub(super) struct InAttachment {
+    /// The session.
+    #[param(pattern = "^[A-Za-z0-9_-]{1,128}$")]
+    sid: String,
+    /// The attachment.
+    #[param(pattern = "^sha256-[0-9a-f]{64}$")]
+    attachment: String,
+}
+
+/// The branch that a path names.
+#[derive(Debug, IntoParams)]
+#[into_params(parameter_in = Path)]
+pub(super) struct InBranch {
+    /// The session.
+    #[param(pattern = "^[A-Za-z0-9_-]{1,128}$")]
+    sid: String,
+    /// The branch.
+    #[param(pattern = "^[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}$")]
+    bid: String,
+}
+
+/// The bytes of a file.
+#[derive(Debug, ToSchema)]
+#[schema(value_type = String, format = Binary)]
+pub(super) struct FileBytes(Vec<u8>);
+
+/// One of the AI SDK's messages.
+#[derive(Debug, ToSchema)]
+pub(super) struct UiMessage {
+    /// Of the user: the client's, else `<run>-user`. Of the assistant: the run that answered.
+    id: String,
+    role: UiRole,
+    /// Texts, reasoning, files, sources, data, and calls of tools with their results, in order.
+    parts: Vec<serde_json::Value>,
+    /// The client's keys, and `lastword`: the run, its model, usage, times and state.
+    #[schema(nullable = false)]
+    metadata: Option<serde_json::Value>,
+}
+
+#[derive(Debug, ToSchema)]
+#[schema(rename_all = "lowercase")]
+enum UiRole {
+    User,
+    Assistant,
+}
+
 /// Somebody who was here before.
 #[derive(Debug, IntoParams)]
 #[into_params(parameter_in = Header)]
@@ -114,9 +163,10 @@ pub(super) struct ChatBody {
     messages: Option<Vec<serde_json::Value>>,
     /// Only the last message, where there are no `messages`.
     message: Option<serde_json::Value>,
-    /// Whether these words are new.
+    /// Whether the message is new or an edit, or whether a message that was sent before gets another answer.
     trigger: Option<Trigger>,
-    /// The message that is to be answered anew.
+    /// The message that is edited. Of another answer: the message that gets it, or the run that answered before; the last
+    /// one if it is not given.
     #[schema(rename = "messageId")]
     message_id: Option<String>,
     /// The runner of the server that answers; the usual one if none is named. One that it does not know is refused.

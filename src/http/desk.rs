@@ -51,9 +51,18 @@ impl Desk {
         body: Bytes,
         parse: impl FnOnce(&[u8]) -> T + Send + 'static,
     ) -> Result<T, ApiError> {
-        match body.len() <= SMALL_BYTES_MAX {
-            true => Ok(parse(&body)),
-            false => at(&self.lines, move || parse(&body)).await,
+        self.sized(body.len(), move || parse(&body)).await
+    }
+
+    /// Does work on so many bytes: here and now if they are few.
+    pub(super) async fn sized<T: Send + 'static>(
+        &self,
+        bytes: usize,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, ApiError> {
+        match bytes <= SMALL_BYTES_MAX {
+            true => Ok(work()),
+            false => at(&self.lines, work).await,
         }
     }
 

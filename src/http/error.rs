@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::error::Error;
 
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -42,6 +42,16 @@ pub(super) struct ApiError {
     detail: Option<String>,
 }
 
+/// The header that carries the code of an answer that is plain text.
+const ERROR_CODE: HeaderName = HeaderName::from_static("lastword-error");
+
+/// What a refusal said, beside its response, for [`as_plain_text`].
+#[derive(Debug, Clone)]
+struct Refusal {
+    code: Cow<'static, str>,
+    message: String,
+}
+
 /// The code of a stream for which there is no connection to spare.
 const TOO_MANY_STREAMS: &str = "too_many_streams";
 
@@ -64,6 +74,26 @@ impl ApiError {
 
     pub(super) fn no_run() -> Self {
         Self::not_found("there is no such run in this session: POST /v1/sessions/{sid}/runs begins one")
+    }
+
+    pub(super) fn no_branch() -> Self {
+        Self::not_found("there is no such branch in this session: GET /v1/sessions/{sid}/branches shows those that are there")
+    }
+
+    pub(super) fn no_attachment() -> Self {
+        let message = "there is no such attachment in this session: POST /v1/sessions/{sid}/attachments stores one";
+        Self::not_found(message)
+    }
+
+    /// A message names an attachment that is not there.
+    pub(super) fn unknown_attachment(id: &str) -> Self {
+        let message = format!("there is no attachment {id} in this session: upload it before the message that names it");
+        Self::new(StatusCode::BAD_REQUEST, "unknown_attachment", message)
+    }
+
+    pub(super) fn no_revision() -> Self {
+        let message = "say which revision is to be changed: send its ETag as If-Match, or * for any";
+        Self::new(StatusCode::PRECONDITION_REQUIRED, "precondition_required", message)
     }
 
     pub(super) fn changed_meanwhile() -> Self {
@@ -206,8 +236,10 @@ impl IntoResponse for ApiError {
             tracing::error!(code = %self.code, detail, "a request failed");
         }
         let is_crowded = self.is(TOO_MANY_STREAMS);
+        let refusal = Refusal { code: self.code.clone(), message: self.message.clone() };
         let body = ErrorBody { error: ErrorDetail { code: self.code, message: self.message, last_seq: self.last_seq } };
         let mut response = (self.status, axum::Json(body)).into_response();
+        response.extensions_mut().insert(refusal);
         let headers = response.headers_mut();
         if is_crowded {
             // The connection makes room for another.
@@ -224,4 +256,30 @@ impl IntoResponse for ApiError {
         }
         response
     }
+}
+
+/// A refusal as the AI SDK shows it, whose clients take the body for the message: plain text, the code in a header. A client
+/// that accepts JSON gets the object all the same. Other responses stay as they are.
+pub(super) fn as_plain_text(mut response: Response, accepts_json: bool) -> Response {
+    let Some(refusal) = response.extensions_mut().remove::<Refusal>() else { return response };
+    if let Ok(code) = HeaderValue::from_str(&refusal.code) {
+        response.headers_mut().insert(ERROR_CODE, code);
+    }
+    if accepts_json {
+        return response;
+    }
+    let (mut parts, _) = response.into_parts();
+    parts.headers.remove(header::CONTENT_LENGTH);
+    parts.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    Response::from_parts(parts, axum::body::Body::from(refusal.message))
+}
+
+/// Whether `Accept` names JSON. `*/*` does not.
+pub(super) fn accepts_json(headers: &HeaderMap) -> bool {
+    let ranges = headers.get_all(header::ACCEPT).iter().filter_map(|accept| accept.to_str().ok());
+    ranges.flat_map(|ranges| ranges.split(',')).any(|range| {
+        let mut parts = range.split(';').map(str::trim);
+        let is_json = parts.next().is_some_and(|kind| kind.eq_ignore_ascii_case("application/json"));
+        is_json && !parts.any(|parameter| matches!(parameter, "q=0" | "q=0.0" | "q=0.00" | "q=0.000"))
+    })
 }

@@ -10,7 +10,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use super::app::{App, SharedApp};
-use super::error::ApiError;
+use super::error::{ApiError, accepts_json, as_plain_text};
 use super::request::text_of;
 use super::token::Access;
 
@@ -33,23 +33,33 @@ const ALWAYS: &[(&str, &str)] = &[
 
 const ALLOWED_METHODS: &str = "GET, HEAD, POST, PATCH, DELETE";
 const ALLOWED_HEADERS: &str = "authorization, content-type, if-match, if-none-match, last-event-id, x-request-id";
-const EXPOSED_HEADERS: &str = "etag, location, retry-after, x-request-id";
+const EXPOSED_HEADERS: &str =
+    "etag, lastword-error, lastword-live-run, lastword-run, location, retry-after, x-request-id";
 const PREFLIGHT_SECONDS: &str = "600";
 
 /// Lets a request in, or says why not.
 pub(super) async fn guard(State(app): State<SharedApp>, request: Request, next: Next) -> Response {
     let origin = text_of(request.headers(), &header::ORIGIN).map(str::to_owned);
     let is_configured = origin.as_deref().is_some_and(|origin| app.options.origins.iter().any(|known| known == origin));
+    let plain_text = is_chat(request.uri().path()).then(|| accepts_json(request.headers()));
     let mut response = match check(&app, &request, is_configured) {
         Ok(()) if is_preflight(&request, is_configured) => preflight(),
         Ok(()) => next.run(request).await,
         Err(refusal) => refusal.into_response(),
     };
+    if let Some(accepts_json) = plain_text {
+        response = as_plain_text(response, accepts_json);
+    }
     protect(response.headers_mut());
     if let Some(origin) = origin.filter(|_| is_configured) {
         share(response.headers_mut(), &origin);
     }
     response
+}
+
+/// Whether a path is one of the AI SDK's.
+fn is_chat(path: &str) -> bool {
+    path.strip_prefix("/api/chat").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 fn check(app: &App, request: &Request, is_configured_origin: bool) -> Result<(), ApiError> {
@@ -152,7 +162,8 @@ fn preflight() -> Response {
 
 fn protect(headers: &mut HeaderMap) {
     for (name, value) in ALWAYS {
-        headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+        // An attachment comes with a stricter policy of its own.
+        headers.entry(HeaderName::from_static(name)).or_insert(HeaderValue::from_static(value));
     }
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache"));
 }

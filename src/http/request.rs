@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
@@ -11,9 +12,11 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
 
 use super::app::SharedApp;
+use super::chat::{BadBody, BodyScanner, ChatBody};
 use super::error::ApiError;
 use super::time::within;
-use crate::model::{RunId, SessionId};
+use crate::limits::{CHAT_BODY_BYTES_MAX, CHAT_BODY_PACE_BYTES};
+use crate::model::{AttachmentId, RunId, SessionId};
 
 /// The session that a path names. An id that breaks the rules names none.
 #[derive(Debug)]
@@ -22,6 +25,14 @@ pub(super) struct OfSession(pub(super) SessionId);
 /// The run that a path names, and its session.
 #[derive(Debug)]
 pub(super) struct OfRun(pub(super) SessionId, pub(super) RunId);
+
+/// The attachment that a path names, and its session.
+#[derive(Debug)]
+pub(super) struct OfAttachment(pub(super) SessionId, pub(super) AttachmentId);
+
+/// The branch that a path names, and its session.
+#[derive(Debug)]
+pub(super) struct OfBranch(pub(super) SessionId, pub(super) String);
 
 fn unreadable_path(_: PathRejection) -> ApiError {
     ApiError::not_found("there is nothing under this path: its ids cannot be read")
@@ -40,15 +51,41 @@ impl FromRequestParts<SharedApp> for OfSession {
     }
 }
 
+/// The session that a path names, and the id of something in it.
+async fn in_session(parts: &mut Parts, app: &SharedApp) -> Result<(SessionId, String), ApiError> {
+    let path = Path::<(String, String)>::from_request_parts(parts, app).await;
+    let Path((session, id)) = path.map_err(unreadable_path)?;
+    Ok((session_id(&session)?, id))
+}
+
 impl FromRequestParts<SharedApp> for OfRun {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &SharedApp) -> Result<Self, ApiError> {
-        let path = Path::<(String, String)>::from_request_parts(parts, app).await;
-        let Path((session, run)) = path.map_err(unreadable_path)?;
-        let session = session_id(&session)?;
+        let (session, run) = in_session(parts, app).await?;
         let run = RunId::parse(&run).map_err(|_| ApiError::no_run())?;
         Ok(OfRun(session, run))
+    }
+}
+
+impl FromRequestParts<SharedApp> for OfAttachment {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &SharedApp) -> Result<Self, ApiError> {
+        let (session, attachment) = in_session(parts, app).await?;
+        let attachment = AttachmentId::parse(&attachment).map_err(|_| ApiError::no_attachment())?;
+        Ok(OfAttachment(session, attachment))
+    }
+}
+
+impl FromRequestParts<SharedApp> for OfBranch {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &SharedApp) -> Result<Self, ApiError> {
+        let (session, branch) = in_session(parts, app).await?;
+        // A branch has the form of a run's id.
+        RunId::parse(&branch).map_err(|_| ApiError::no_branch())?;
+        Ok(OfBranch(session, branch))
     }
 }
 
@@ -100,6 +137,11 @@ pub(super) fn expect_json(headers: &HeaderMap) -> Result<(), ApiError> {
     expect_type(headers, &["application/json"])
 }
 
+/// The media type that a request gives its body; nothing if it is none, or none is given.
+pub(super) fn media_type_of(headers: &HeaderMap) -> Option<String> {
+    text_of(headers, &header::CONTENT_TYPE).and_then(super::chat::media_type)
+}
+
 /// A body of this type, or one that does not say what it is. A page of another site cannot send these without asking.
 fn expect_type(headers: &HeaderMap, known: &[&str]) -> Result<(), ApiError> {
     let Some(given) = headers.get(header::CONTENT_TYPE) else { return Ok(()) };
@@ -115,12 +157,52 @@ fn expect_type(headers: &HeaderMap, known: &[&str]) -> Result<(), ApiError> {
 
 /// Reads a body, up to a bound in bytes and in time.
 pub(super) async fn read_body(request: Request, app: &SharedApp) -> Result<Bytes, ApiError> {
-    let (limit, patience) = (app.options.body_bytes_max, app.options.body_timeout);
+    read_body_up_to(request, app, app.options.body_bytes_max).await
+}
+
+/// Reads a body of at most so many bytes, up to the same bound in time.
+pub(super) async fn read_body_up_to(request: Request, app: &SharedApp, limit: usize) -> Result<Bytes, ApiError> {
+    let patience = app.options.body_timeout;
     match within(patience, Limited::new(request.into_body(), limit).collect()).await {
         Some(Ok(body)) => Ok(body.to_bytes()),
         Some(Err(cause)) if cause.is::<LengthLimitError>() => Err(too_large(limit)),
         Some(Err(cause)) => Err(ApiError::invalid(format!("the body did not arrive: {cause}"))),
         None => Err(too_slow(patience)),
+    }
+}
+
+/// Reads the body of a chat request as it arrives, and keeps its last message alone: up to the bound on bodies for that
+/// message, and up to another bound for all of it.
+pub(super) async fn read_chat(request: Request, app: &SharedApp) -> Result<ChatBody, ApiError> {
+    let mut body = request.into_body();
+    let mut scanner = BodyScanner::new(app.options.body_bytes_max);
+    let mut left = CHAT_BODY_BYTES_MAX;
+    while let Some(read) = within(app.options.body_timeout, read_piece(&mut body, &mut scanner, &mut left)).await {
+        if read? {
+            return scanner.finish().map_err(bad_body);
+        }
+    }
+    Err(too_slow(app.options.body_timeout))
+}
+
+/// Reads as much of a body as must arrive within the time that a body may take. `true` at its end.
+async fn read_piece(body: &mut Body, scanner: &mut BodyScanner, left: &mut u64) -> Result<bool, ApiError> {
+    let mut read = 0;
+    while read < CHAT_BODY_PACE_BYTES {
+        let Some(frame) = body.frame().await else { return Ok(true) };
+        let frame = frame.map_err(|cause| ApiError::invalid(format!("the body did not arrive: {cause}")))?;
+        let Ok(bytes) = frame.into_data() else { continue };
+        read += bytes.len() as u64;
+        *left = left.checked_sub(bytes.len() as u64).ok_or_else(|| too_large(CHAT_BODY_BYTES_MAX as usize))?;
+        scanner.feed(&bytes).map_err(bad_body)?;
+    }
+    Ok(false)
+}
+
+fn bad_body(why: BadBody) -> ApiError {
+    match why {
+        BadBody::TooLarge { .. } => ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", why.to_string()),
+        _ => ApiError::invalid(why.to_string()),
     }
 }
 

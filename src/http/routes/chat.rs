@@ -1,45 +1,45 @@
-//! The AI SDK's chat: a turn is begun and its answer streamed, and an answer that was cut is streamed again from its start.
-
-use std::borrow::Cow;
+//! The AI SDK's chat: a message begins a turn, replaces one, or is the repeat of one, and its answer is streamed.
 
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 
+use super::attachments::Attached;
+use super::history::stream;
 use super::runs::{expect_runner, start};
-use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::http::app::SharedApp;
-use crate::http::chat::{ChatFeed, ChatRequest, InvalidChat};
-use crate::http::describe::{ChatBody, InSession, StreamEvent};
+use crate::http::chat::{ChatRequest, ChatTurn, InvalidChat, Known, RefusedTurn};
+use crate::http::describe::{ChatBody, StreamEvent};
 use crate::http::error::{ApiError, ErrorBody};
-use crate::http::request::{OfSession, expect_json, read_body};
-use crate::http::stream::{Follower, FollowerCount, Waits, chunk_stream};
-use crate::model::marker::{Retry, is_interrupted};
+use crate::http::request::{expect_json, read_chat};
 use crate::model::{RunId, Session, SessionId};
-use crate::store::{NewSession, Replaces, Store, StoreError, UserTurn};
-
-/// For how long an answer that was interrupted is streamed to whoever comes back for it.
-const INTERRUPTED_SECONDS_MAX: i64 = 120;
+use crate::store::{NewSession, Store, StoreError, UserTurn};
 
 /// Characters of a title that is made of the first message.
 const TITLE_CHARS_MAX: usize = 60;
 
 /// Answers the user's last message with a runner of the server, in the session that has the chat's id, which is created
-/// if it is not there. Whoever leaves stops nothing.
+/// if it is not there. A client that leaves stops nothing.
+///
+/// A message whose id the session knows is a repeat: its answer is streamed again from its start. With `messageId` it is an edit
+/// that replaces the message of this id and what follows; `regenerate-message` gives a message another answer. What is
+/// replaced stays until the new answer is complete, and is a branch then.
 #[utoipa::path(
     post, path = "/api/chat", operation_id = "chat", tag = "chat", request_body = ChatBody,
     responses(
-        (status = 200, description = "The UI message stream.", content_type = "text/event-stream", body = StreamEvent),
-        (status = 400, description = "It cannot be answered.", body = ErrorBody),
-        (status = 409, description = "Another answer has not ended.", body = ErrorBody),
-        (status = "4XX", description = "Refused.", body = ErrorBody),
-        (status = "5XX", description = "Failed.", body = ErrorBody),
+        (status = 200, description = "The UI message stream.", content_type = "text/event-stream", body = StreamEvent,
+         headers(("lastword-run" = String, description = "The run that answers."))),
+        (status = 400, description = "It cannot be answered.", content((String = "text/plain"), (ErrorBody = "application/json"))),
+        (status = 409, description = "Another answer has not ended, or the message was sent before with other words.",
+         content((String = "text/plain"), (ErrorBody = "application/json"))),
+        (status = "4XX", description = "Refused.", content((String = "text/plain"), (ErrorBody = "application/json"))),
+        (status = "5XX", description = "Failed.", content((String = "text/plain"), (ErrorBody = "application/json"))),
     )
 )]
 pub(super) async fn begin(State(app): State<SharedApp>, request: Request) -> Result<Response, ApiError> {
     expect_json(request.headers())?;
-    let body = read_body(request, &app).await?;
-    let asked = app.desk.parse(body, parse).await??;
+    let body = read_chat(request, &app).await?;
+    let asked = app.desk.sized(body.len(), move || ChatRequest::read(&body)).await?.map_err(refused_body)?;
     let session = SessionId::parse(&asked.session).map_err(StoreError::from)?;
     if app.is_draining() {
         return Err(ApiError::draining());
@@ -47,76 +47,91 @@ pub(super) async fn begin(State(app): State<SharedApp>, request: Request) -> Res
     expect_runner(&app, asked.runner.as_deref())?;
     // Before anything is begun that could not be streamed.
     let count = app.count_follower()?;
-    let (store, id, message) = (app.store.clone(), session.clone(), asked.message.clone());
-    app.desk.document(move || create_missing(&store, &id, &message)).await??;
-    let replaces = asked.is_regenerate.then_some(Replaces::LastAnswer);
-    let turn = UserTurn { attachments: asked.attachments, replaces, ..UserTurn::text(&asked.message) };
-    let run = start(&app, &session, turn, asked.runner.as_deref()).await?;
-    tracing::info!(%session, %run, "a run has begun for a chat");
+    let runner = asked.runner.clone();
+    let alone = app.lock_chat(&session).await;
+    let (store, id) = (app.store.clone(), session.clone());
+    let run = match app.desk.document(move || prepare(&store, &id, asked)).await?? {
+        Prepared::Repeated(run) => run,
+        Prepared::Turn(turn) => {
+            let run = start(&app, &session, turn, runner.as_deref()).await?;
+            tracing::info!(%session, %run, "a run has begun for a chat");
+            run
+        }
+    };
+    drop(alone);
     Ok(stream(&app, &session, &run, count))
 }
 
-fn parse(body: &[u8]) -> Result<ChatRequest, ApiError> {
-    let text = std::str::from_utf8(body).map_err(|cause| ApiError::invalid(cause.to_string()))?;
-    ChatRequest::parse(text).map_err(refusal)
-}
-
-fn refusal(error: InvalidChat) -> ApiError {
+fn refused_body(error: InvalidChat) -> ApiError {
     match error.is_too_large() {
         true => ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", error.to_string()),
         false => ApiError::invalid(error.to_string()),
     }
 }
 
-/// Streams the run that is answering in this session, from its first event. One that was interrupted is ended first.
-#[utoipa::path(
-    get, path = "/api/chat/{sid}/stream", operation_id = "resume_chat", tag = "chat", params(InSession),
-    responses(
-        (status = 200, description = "The UI message stream.", content_type = "text/event-stream", body = StreamEvent),
-        (status = 204, description = "Nothing is being answered."),
-        (status = "4XX", description = "Refused.", body = ErrorBody),
-        (status = "5XX", description = "Failed.", body = ErrorBody),
-    )
-)]
-pub(super) async fn resume(State(app): State<SharedApp>, OfSession(session): OfSession) -> Result<Response, ApiError> {
-    let (store, id) = (app.store.clone(), session.clone());
-    let live = app.desk.document(move || live_run(&store, &id)).await??;
-    Ok(match live {
-        Some(run) => stream(&app, &session, &run, app.count_follower()?),
-        None => StatusCode::NO_CONTENT.into_response(),
-    })
-}
-
-/// The run that a session waits for, or one that was interrupted a moment ago. A chat that nobody has begun yet has none.
-fn live_run(store: &Store, session: &SessionId) -> Result<Option<RunId>, ApiError> {
-    let metadata = match store.metadata(session) {
-        Err(StoreError::NotFound { .. }) => return Ok(None),
-        metadata => metadata?,
-    };
-    let run = match metadata.active_run() {
-        Some(run) => RunId::parse(&run).ok(),
-        None => just_interrupted(&*store.get_session(session)?, SystemClock.now()),
-    };
-    match run {
-        Some(run) if store.has_run(session, &run)? => Ok(Some(run)),
-        _ => Ok(None),
+fn refused_turn(error: RefusedTurn) -> ApiError {
+    match error {
+        RefusedTurn::UnknownMessage { .. } => {
+            ApiError::new(StatusCode::BAD_REQUEST, "unknown_message", error.to_string())
+        }
+        RefusedTurn::Conflict { .. } | RefusedTurn::NoRun { .. } => {
+            ApiError::new(StatusCode::CONFLICT, "conflict", error.to_string())
+        }
     }
 }
 
-/// The run whose interruption is the last thing that the transcript says, if that was a moment ago. Whoever else came
-/// back first has had it resolved; this reader still has half of it.
-fn just_interrupted(session: &Session, now: Timestamp) -> Option<RunId> {
-    let last = session.messages().next_back().filter(is_interrupted)?;
-    let is_stopped = last.fields().text("interruption_cause").as_deref() == Some("stopped_by_user");
-    let age = now.whole_seconds() - last.timestamp()?;
-    let run = Retry::of(&last).map(|retry| retry.run).or_else(|| last.run().map(Cow::into_owned))?;
-    let is_recent = (0..=INTERRUPTED_SECONDS_MAX).contains(&age);
-    RunId::parse(&run).ok().filter(|_| is_recent && !is_stopped)
+/// What is left to be done: nothing but stream, or begin this turn.
+enum Prepared {
+    Repeated(RunId),
+    Turn(UserTurn),
 }
 
-fn stream(app: &SharedApp, session: &SessionId, run: &RunId, count: FollowerCount) -> Response {
-    let follower = Follower::new(&app.hub, app.hub.tail(session, run), 0, Waits::ForMore);
-    chunk_stream(ChatFeed::new(follower), &app.manners, count)
+/// Compares a request with the session, and stores what came with it. A request that is refused stores nothing.
+fn prepare(store: &Store, session: &SessionId, asked: ChatRequest) -> Result<Prepared, ApiError> {
+    let known = known(store, session, &asked)?;
+    let files = asked.message.as_ref().map(|message| message.files.clone()).unwrap_or_default();
+    let attached = Attached::files(files).check(store, session)?;
+    let turn = match asked.turn(&known, attached.json()).map_err(refused_turn)? {
+        ChatTurn::Repeated(run) if store.has_run(session, &run)? => return Ok(Prepared::Repeated(run)),
+        ChatTurn::Repeated(_) => {
+            let id = asked.named().unwrap_or_default().to_owned();
+            return Err(refused_turn(RefusedTurn::NoRun { id }));
+        }
+        ChatTurn::Begun { replaces, message_id } => {
+            let (message, metadata) = asked.message.map(|message| (message.text, message.metadata)).unwrap_or_default();
+            UserTurn { message, attachments: attached.json().to_owned(), message_id, metadata, replaces, ..UserTurn::default() }
+        }
+    };
+    if turn.replaces.is_none() {
+        create_missing(store, session, &turn.message)?;
+    }
+    attached.store(store, session)?;
+    Ok(Prepared::Turn(turn))
+}
+
+/// What a session knows of what a request names. One that is not there knows nothing.
+fn known(store: &Store, session: &SessionId, asked: &ChatRequest) -> Result<Known, ApiError> {
+    let named = asked.named().map(|id| store.run_of_message(session, id)).transpose();
+    let named = match named {
+        Err(StoreError::NotFound { .. }) => return Ok(Known::default()),
+        named => named?.flatten(),
+    };
+    let last_question = match (&named, &asked.message_id) {
+        (None, None) => last_question(store, session)?,
+        _ => None,
+    };
+    Ok(Known { named, last_question })
+}
+
+fn last_question(store: &Store, session: &SessionId) -> Result<Option<String>, ApiError> {
+    let of = |session: &Session| {
+        let question = session.messages().rev().find(|row| row.role() == "user");
+        question.map(|row| row.content().into_owned())
+    };
+    match store.get_session(session) {
+        Err(StoreError::NotFound { .. }) => Ok(None),
+        session => Ok(of(&*session?)),
+    }
 }
 
 /// A chat that is new to the server is a new session.
@@ -125,7 +140,7 @@ fn create_missing(store: &Store, session: &SessionId, message: &str) -> Result<(
         Ok(_) => Ok(()),
         Err(StoreError::NotFound { .. }) => {
             match store.create(NewSession::titled(&title_of(message)).with_id(session.clone())) {
-                // Somebody else was faster.
+                // Another request was faster.
                 Ok(_) | Err(StoreError::Exists { .. }) => Ok(()),
                 Err(error) => Err(error.into()),
             }

@@ -1,8 +1,11 @@
 //! The routes: one file for each kind of thing. Each says what it answers, and the API's description is made of that.
 
 mod append;
+mod attachments;
+mod branches;
 mod chat;
 mod events;
+mod history;
 mod operations;
 mod page;
 mod runs;
@@ -58,7 +61,12 @@ pub(super) fn router(app: &SharedApp) -> Router {
         .routes(routes!(runs::stop))
         .routes(routes!(events::list))
         .routes(routes!(chat::begin))
-        .routes(routes!(chat::resume))
+        .routes(routes!(history::messages))
+        .routes(routes!(history::resume))
+        .routes(routes!(attachments::upload))
+        .routes(routes!(attachments::read))
+        .routes(routes!(branches::list))
+        .routes(routes!(branches::restore))
         .routes(routes!(operations::health))
         .routes(routes!(operations::readiness))
         .routes(routes!(operations::metrics))

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
+use super::attachments::Attached;
 use super::sessions::missing;
 use crate::http::app::{App, SharedApp};
 use crate::http::describe::{InRun, InSession};
@@ -37,7 +38,8 @@ pub(super) struct Turn {
     /// For how long the caller counts as alive after its last append; 30 unless said. Refused with a runner.
     #[schema(minimum = 1, maximum = 86400)]
     lease_seconds: Option<f64>,
-    /// What was attached to the message.
+    /// What was attached to the message. The bytes of a `data:` URL are stored beside the session, and what an upload
+    /// answered can be given as it is.
     #[schema(value_type = Option<Vec<serde_json::Value>>)]
     attachments: Option<Box<RawValue>>,
 }
@@ -84,7 +86,8 @@ pub(super) async fn begin(
     Sent(turn): Sent<Turn>,
 ) -> Result<Response, ApiError> {
     let runner = turn.runner.clone();
-    let turn = turn.into_turn(&app)?;
+    expect_runner(&app, runner.as_deref())?;
+    let turn = attach(&app, &session, turn.into_turn(&app)?).await?;
     let asked = (turn.run.clone(), turn.message.clone());
     let begun = match &runner {
         Some(runner) => start(&app, &session, turn, Some(runner)).await,
@@ -118,6 +121,22 @@ impl Turn {
         };
         Ok(UserTurn { message: self.message, run, attachments, lease_seconds, ..UserTurn::default() })
     }
+}
+
+/// Stores what is attached to a turn, which names it by reference then.
+async fn attach(app: &App, session: &SessionId, turn: UserTurn) -> Result<UserTurn, ApiError> {
+    if turn.attachments.is_empty() {
+        return Ok(turn);
+    }
+    let (store, session) = (app.store.clone(), session.clone());
+    let attached = app.desk.document(move || {
+        store.metadata(&session).map_err(missing)?;
+        let attached = Attached::parse(&turn.attachments, &session)?.check(&store, &session)?;
+        let attachments = attached.json().to_owned();
+        attached.store(&store, &session)?;
+        Ok(UserTurn { attachments, ..turn })
+    });
+    attached.await?
 }
 
 /// The run that was begun before with the same id and the same message, by somebody who did not hear of it.

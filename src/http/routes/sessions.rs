@@ -134,6 +134,9 @@ pub(super) struct FollowAsked {
             ("follow" = (operation_id = "follow_session", parameters(("sid" = "$response.body#/session_id")))),
             ("begin" = (operation_id = "begin_run", parameters(("sid" = "$response.body#/session_id")))),
             ("resume" = (operation_id = "resume_chat", parameters(("sid" = "$response.body#/session_id")))),
+            ("messages" = (operation_id = "chat_messages", parameters(("sid" = "$response.body#/session_id")))),
+            ("attach" = (operation_id = "store_attachment", parameters(("sid" = "$response.body#/session_id")))),
+            ("branches" = (operation_id = "list_branches", parameters(("sid" = "$response.body#/session_id")))),
          )),
         (status = 400, description = "It cannot be created like this.", body = ErrorBody),
         (status = 409, description = "The id is taken, or was.", body = ErrorBody),
@@ -295,10 +298,7 @@ pub(super) async fn change(
     headers: HeaderMap,
     Sent(changes): Sent<Changes>,
 ) -> Result<Response, ApiError> {
-    let Some(expected) = text_of(&headers, &header::IF_MATCH).map(str::to_owned) else {
-        let message = "say which revision is to be changed: send its ETag as If-Match, or * for any";
-        return Err(ApiError::new(StatusCode::PRECONDITION_REQUIRED, "precondition_required", message));
-    };
+    let expected = text_of(&headers, &header::IF_MATCH).map(str::to_owned).ok_or_else(ApiError::no_revision)?;
     if changes.title.as_ref().is_some_and(|title| title.len() > crate::limits::MESSAGE_BYTES_MAX) {
         return Err(ApiError::invalid("the title is too long: shorten it"));
     }
@@ -398,7 +398,7 @@ fn metadata_json(metadata: &Metadata) -> String {
     object.to_json()
 }
 
-fn metadata_answer(metadata: &Metadata) -> Response {
+pub(super) fn metadata_answer(metadata: &Metadata) -> Response {
     with_tag(json_answer(Bytes::from(metadata_json(metadata))), metadata.revision())
 }
 
@@ -431,7 +431,7 @@ fn is_known(known: Option<&str>, revision: Option<&Revision>) -> bool {
 }
 
 /// Whether one of the tags of `If-Match` is this revision's, exactly.
-fn matches_any(expected: &str, revision: Option<&Revision>) -> bool {
+pub(super) fn matches_any(expected: &str, revision: Option<&Revision>) -> bool {
     let tag = revision.map(tag_of);
     expected.split(',').map(str::trim).any(|one| one == "*" || Some(one) == tag.as_deref())
 }

@@ -96,6 +96,11 @@ impl ChatBody {
         self.fields[field as usize].as_deref()
     }
 
+    /// Bytes of all of them.
+    pub(crate) fn len(&self) -> usize {
+        self.fields.iter().flatten().map(|field| field.len()).sum()
+    }
+
     /// Reads a body that is there as a whole.
     #[cfg(test)]
     pub(crate) fn parse(body: &str, message_bytes_max: usize) -> Result<Self, BadBody> {
