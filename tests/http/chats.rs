@@ -2,38 +2,20 @@
 
 use std::time::Duration;
 
-use lastword::run::{DemoRunner, Runners};
-use serde_json::{Value, json};
+use serde_json::json;
 
+use crate::chat_client::{chunks, demo_house, text_of, user};
 use crate::house::{DONE, House};
-use crate::wire::{Answer, ask};
+use crate::wire::ask;
 
 fn quick() -> House {
-    let runners = Runners::default().with_demo(DemoRunner { pace: Duration::from_millis(1) });
-    House::of(lastword::Options::default(), runners, |_| {})
-}
-
-fn user(text: &str) -> Value {
-    json!({ "id": "m", "role": "user", "parts": [{ "type": "text", "text": text }] })
-}
-
-/// The chunks of an answer, without the last word.
-#[track_caller]
-fn chunks(answer: &Answer) -> Vec<Value> {
-    let mut data: Vec<&str> = answer.text().lines().filter_map(|line| line.strip_prefix("data: ")).collect();
-    assert_eq!(data.pop(), Some("[DONE]"));
-    data.into_iter().map(|chunk| serde_json::from_str(chunk).unwrap()).collect()
-}
-
-fn text_of(chunks: &[Value]) -> String {
-    let deltas = chunks.iter().filter(|chunk| chunk["type"] == "text-delta");
-    deltas.map(|chunk| chunk["delta"].as_str().unwrap()).collect()
+    demo_house(Duration::from_millis(1))
 }
 
 #[test]
 fn a_chat_is_a_session_and_its_answer_a_message_stream() {
     let house = quick();
-    let answer = house.post("/api/chat", json!({ "id": "c1", "messages": [user("What is\nthis?")] })).expect(200);
+    let answer = house.post("/api/chat", json!({ "id": "c1", "messages": [user("m", "What is\nthis?")] })).expect(200);
     assert_eq!(answer.header("content-type"), Some("text/event-stream"));
     assert_eq!(answer.header("x-vercel-ai-ui-message-stream"), Some("v1"));
     assert_eq!(answer.header("x-accel-buffering"), Some("no"));
@@ -101,104 +83,11 @@ fn an_answer_that_the_user_stopped_is_over() {
 }
 
 #[test]
-fn a_question_that_is_asked_again_is_there_once_and_its_old_answer_is_kept() {
-    let house = quick();
-    for text in ["first", "second"] {
-        house.post("/api/chat", json!({ "id": "c", "messages": [user(text)] })).expect(200);
-    }
-    let before = house.get("/v1/sessions/c").json();
-    let again = json!({ "id": "c", "messages": [user("second")], "trigger": "regenerate-message" });
-    house.post("/api/chat", again).expect(200);
-    let after = house.get("/v1/sessions/c").json();
-    let questions: Vec<_> = after["messages"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter(|row| row["role"] == "user")
-        .map(|row| row["content"].clone())
-        .collect();
-    assert_eq!(questions, ["first", "second"]);
-    assert_eq!(before["messages"].as_array().unwrap().len(), after["messages"].as_array().unwrap().len());
-    assert_eq!(before["tool_calls"].as_array().unwrap().len(), after["tool_calls"].as_array().unwrap().len());
-    assert_ne!(before["messages"][3], after["messages"][3]);
-    let kept = std::fs::read_dir(house.data().join("_kept/c")).unwrap().count();
-    assert_eq!(kept, 1);
-    // One that was never asked is a question like any other.
-    let new = json!({ "id": "c", "messages": [user("third")], "trigger": "regenerate-message" });
-    house.post("/api/chat", new).expect(200);
-    assert_eq!(
-        house.get("/v1/sessions/c").json()["messages"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .filter(|row| row["role"] == "user")
-            .count(),
-        3
-    );
-}
-
-fn said(text: &str) -> Value {
-    json!({ "id": "a", "role": "assistant", "parts": [{ "type": "text", "text": text }] })
-}
-
-#[test]
-fn an_earlier_question_is_asked_again_at_its_place_and_the_model_forgets_what_followed() {
-    let house = quick();
-    for text in ["go on", "go on", "third"] {
-        house.post("/api/chat", json!({ "id": "c", "messages": [user(text)] })).expect(200);
-    }
-    let session = lastword::SessionId::parse("c").unwrap();
-    let context = ["go on", "A1", "go on", "A2", "third", "A3"];
-    let change = |session: &mut lastword::Session| {
-        for (at, text) in context.iter().enumerate() {
-            let role = if at % 2 == 0 { "user" } else { "assistant" };
-            let item = json!({ "role": role, "content": text }).to_string();
-            session.push_item(lastword::List::ContextMessages, &item).unwrap();
-        }
-    };
-    house.store.update(&session, lastword::SaveOptions::default(), change).unwrap();
-    let regenerate = |messages: Value| {
-        house.post("/api/chat", json!({ "id": "c", "messages": messages, "trigger": "regenerate-message" }))
-    };
-    // The client has another question there.
-    assert_eq!(regenerate(json!([user("x"), said("y"), user("third")])).expect(409).code(), "refused");
-    assert_eq!(
-        house.get("/v1/sessions/c").json()["messages"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .filter(|row| row["role"] == "user")
-            .count(),
-        3
-    );
-    regenerate(json!([user("go on"), said("y"), user("go on")])).expect(200);
-    let read = house.get("/v1/sessions/c").json();
-    let questions = read["messages"].as_array().unwrap().iter().filter(|row| row["role"] == "user").count();
-    let context: Vec<&str> =
-        read["context_messages"].as_array().unwrap().iter().filter_map(|row| row["content"].as_str()).collect();
-    assert_eq!((questions, &context[..3]), (2, &["go on", "A1", "go on"][..]));
-    assert!(["A2", "third", "A3"].iter().all(|old| !context.contains(old)), "{context:?}");
-}
-
-#[test]
-fn a_question_that_cannot_be_asked_again_now_stays_where_it_is() {
-    let house = quick();
-    house.post("/api/chat", json!({ "id": "c", "messages": [user("first")] })).expect(200);
-    let before = house.get("/v1/sessions/c").json();
-    let again = |runner: &str| json!({ "id": "c", "runner": runner, "messages": [user("first")], "trigger": "regenerate-message" });
-    house.post("/api/chat", again("nobody")).expect(400);
-    assert_eq!(house.get("/v1/sessions/c").json(), before);
-    house.post("/v1/sessions/c/runs", json!({ "message": "other", "run_id": "r" })).expect(202);
-    assert_eq!(house.post("/api/chat", again("demo")).expect(409).code(), "run_in_progress");
-    assert_eq!(house.get("/v1/sessions/c").json()["messages"], before["messages"]);
-}
-
-#[test]
 fn what_is_no_chat_is_refused() {
     let house = House::new();
     for body in [
         json!({}),
-        json!({ "id": "../x", "messages": [user("x")] }),
+        json!({ "id": "../x", "messages": [user("m", "x")] }),
         json!({ "id": "c" }),
         json!({ "id": "c", "messages": [] }),
         json!([]),
@@ -208,17 +97,76 @@ fn what_is_no_chat_is_refused() {
     let assistant = json!({ "id": "c", "messages": [{ "role": "assistant", "parts": [] }] });
     house.post("/api/chat", assistant).expect(400);
     house.send(&ask("POST", "/api/chat").header("content-type", "text/plain").bytes(b"{}")).expect(415);
-    let nobody = json!({ "id": "c", "runner": "nobody", "messages": [user("x")] });
+    let nobody = json!({ "id": "c", "runner": "nobody", "messages": [user("m", "x")] });
     assert_eq!(house.post("/api/chat", nobody).expect(400).code(), "unknown_runner");
     house.get("/v1/sessions/c").expect(404);
 }
 
 #[test]
 fn a_reader_who_leaves_stops_nothing() {
-    let runners = Runners::default().with_demo(DemoRunner { pace: Duration::from_millis(5) });
-    let house = House::of(lastword::Options::default(), runners, |_| {});
-    let chat = ask("POST", "/api/chat").json(json!({ "id": "c", "messages": [user("hi")] }));
+    let house = demo_house(Duration::from_millis(5));
+    let chat = ask("POST", "/api/chat").json(json!({ "id": "c", "messages": [user("m", "hi")] }));
     drop(chat.open(house.address));
     let resumed = house.get("/api/chat/c/stream").expect(200);
     assert_eq!(chunks(&resumed).last().unwrap()["type"], "finish");
+}
+
+#[test]
+fn an_error_is_the_message_alone_and_its_code_is_in_a_header() {
+    let house = House::new();
+    house.session("c");
+    let unknown = json!({ "id": "c", "runner": "nobody", "messages": [user("m", "x")] });
+    for (ask, status, code) in [
+        (ask("POST", "/api/chat").json(unknown.clone()), 400, "unknown_runner"),
+        (ask("POST", "/api/chat").json(json!({})), 400, "invalid_argument"),
+        (ask("POST", "/api/chat").header("content-type", "text/plain").bytes(b"{}"), 415, "unsupported_type"),
+        (ask("GET", "/api/chat"), 405, "method_not_allowed"),
+        (ask("DELETE", "/api/chat/c/stream"), 405, "method_not_allowed"),
+        (ask("GET", "/api/chat/c/nothing"), 404, "not_found"),
+        (ask("GET", "/api/chat/..%2f/stream"), 404, "not_found"),
+        (ask("GET", "/api/chat/c/stream").header("host", "evil.example.org"), 403, "forbidden"),
+        (ask("GET", "/api/chat/c/messages").header("origin", "http://evil.example.org"), 403, "forbidden"),
+    ] {
+        let plain = house.send(&ask).expect(status);
+        assert_eq!(plain.header("content-type"), Some("text/plain; charset=utf-8"), "{ask:?}");
+        assert_eq!(plain.header("lastword-error"), Some(code), "{ask:?}");
+        assert!(plain.text().len() > 10 && !plain.text().starts_with('{'), "{}", plain.text());
+        let object = house.send(&ask.clone().header("accept", "text/html, application/json;q=0.9")).expect(status);
+        assert_eq!(object.json()["error"], json!({ "code": code, "message": plain.text() }));
+        assert_eq!(object.header("lastword-error"), Some(code));
+        assert!(house.send(&ask.header("accept", "application/json;q=0, */*")).text() == plain.text());
+    }
+    // Elsewhere the object is what it always was.
+    let elsewhere = house.get("/api/chatter").expect(404);
+    assert_eq!((elsewhere.header("lastword-error"), elsewhere.code()), (None, "not_found".to_owned()));
+}
+
+#[test]
+fn a_body_that_does_not_come_is_given_up_and_one_that_comes_slowly_is_not() {
+    use std::io::{Read, Write};
+    let house = House::with(|options| options.body_timeout = Duration::from_millis(300));
+    let head =
+        "POST /api/chat HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{";
+    let mut stream = std::net::TcpStream::connect(house.address).unwrap();
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut answer = String::new();
+    let _ = stream.read_to_string(&mut answer);
+    assert!(answer.starts_with("HTTP/1.1 408") && answer.contains("lastword-error: too_slow"), "{answer}");
+    // Each MiB has the time that a body has.
+    let house = House::with(|options| options.body_timeout = Duration::from_millis(1_500));
+    let piece = format!("\"{}\",", "x".repeat(1 << 20));
+    let body = format!("{{\"id\":\"c\",\"messages\":[{}7]}}", piece.repeat(3));
+    let head = format!(
+        "POST /api/chat HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    let mut stream = std::net::TcpStream::connect(house.address).unwrap();
+    stream.write_all(head.as_bytes()).unwrap();
+    for piece in body.as_bytes().chunks(1 << 20) {
+        stream.write_all(piece).unwrap();
+        std::thread::sleep(Duration::from_millis(700));
+    }
+    let mut answer = String::new();
+    let _ = stream.read_to_string(&mut answer);
+    assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
 }

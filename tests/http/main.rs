@@ -1,7 +1,11 @@
 //! The server over real sockets: what it promises to whoever speaks HTTP, in whatever language.
 
 #![allow(clippy::disallowed_methods, reason = "a real server takes real time")]
+mod attachments;
 mod bounds;
+mod chat_client;
+mod chat_history;
+mod chat_turns;
 mod chats;
 mod door;
 mod house;

@@ -31,6 +31,9 @@ impl Answer {
     /// The code of an answer that says no.
     #[track_caller]
     pub(crate) fn code(&self) -> String {
+        if let Some(code) = self.header("lastword-error") {
+            return code.to_owned();
+        }
         self.json()["error"]["code"].as_str().unwrap().to_owned()
     }
 
