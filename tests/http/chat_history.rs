@@ -56,7 +56,7 @@ fn a_live_answer_is_in_the_stream_alone() {
         thread::sleep(Duration::from_millis(100));
         house.append("a", "r", DONE).expect(200);
         let streamed = reader.join().unwrap().expect(200);
-        assert_eq!((run_of(&streamed), text_of(&chunks(&streamed))), ("r".to_owned(), "one ".to_owned()));
+        assert_eq!((run_of(&streamed), text_of(&chunks(&streamed))), ("r".to_owned(), "one".to_owned()));
     });
     let whole = house.get("/api/chat/a/messages").expect(200);
     assert_eq!(whole.header("lastword-live-run"), None);
@@ -72,7 +72,7 @@ fn an_answer_that_ends_between_history_and_stream_is_streamed_once() {
     assert_eq!(history(&house, "a").len(), 1);
     house.append("a", "r", DONE).expect(200);
     let streamed = house.get("/api/chat/a/stream").expect(200);
-    assert_eq!((run_of(&streamed), text_of(&chunks(&streamed))), ("r".to_owned(), "one ".to_owned()));
+    assert_eq!((run_of(&streamed), text_of(&chunks(&streamed))), ("r".to_owned(), "one".to_owned()));
     house.get("/api/chat/a/stream").expect(204);
     // A later history that has it leaves nothing to stream.
     house.post("/v1/sessions/a/runs", json!({ "message": "again", "run_id": "r2" })).expect(202);
@@ -112,7 +112,7 @@ fn an_answer_that_the_user_stopped_is_in_the_history() {
         let run = live_run(&house, "c");
         thread::sleep(Duration::from_millis(200));
         stop(&house, "c", &run);
-        assert_eq!(told(&history(&house, "c")), [pair("m1", "half"), pair(&run, "half ")]);
+        assert_eq!(told(&history(&house, "c")), [pair("m1", "half"), pair(&run, "half")]);
     });
     house.get("/api/chat/c/stream").expect(204);
     assert!(rows(&house, "c").len() >= 2);

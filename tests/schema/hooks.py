@@ -38,6 +38,7 @@ def before_call(context, case, kwargs):
             body.pop("lease_seconds", None)
     if name == "chat" and isinstance(body, dict):
         name_the_runner(body)
+        body.pop("messageId", None)  # It names a message that is there.
         body["messages"] = [*(body.get("messages") or []), {"role": "user", "parts": [{"type": "text", "text": "Where to?"}]}]
     if name == "append_events" and isinstance(body, list):
         for event in body:

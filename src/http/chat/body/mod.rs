@@ -58,6 +58,8 @@ pub(crate) enum BadBody {
     Truncated { at: u64 },
     #[error("the body is not a JSON object {{\"id\":..,\"messages\":[..]}}")]
     NoObject,
+    #[error("`messages` is not a list")]
+    NoList,
     #[error("`{key}` has more than {max} bytes: shorten it, or upload its files and send their references")]
     TooLarge { key: &'static str, max: usize },
 }
@@ -123,6 +125,8 @@ pub(crate) struct BodyScanner {
     /// Whether the bytes that come belong to a value that is kept.
     is_kept: bool,
     is_in_messages: bool,
+    /// Whether `messages` was something else than a list or null.
+    is_no_list: bool,
     message_bytes_max: usize,
 }
 
@@ -138,6 +142,7 @@ impl BodyScanner {
             field: None,
             is_kept: false,
             is_in_messages: false,
+            is_no_list: false,
             message_bytes_max,
         }
     }
@@ -162,6 +167,9 @@ impl BodyScanner {
     pub(crate) fn finish(self) -> Result<ChatBody, BadBody> {
         if !self.json.is_over() {
             return Err(BadBody::Truncated { at: self.read });
+        }
+        if self.is_no_list {
+            return Err(BadBody::NoList);
         }
         let mut body = ChatBody::default();
         for (field, kept) in ChatField::ALL.into_iter().zip(self.fields) {
@@ -220,6 +228,9 @@ impl BodyScanner {
             let kept = self.fields[field as usize].insert(Kept::default());
             self.is_in_messages = field == ChatField::Messages && byte == b'[';
             self.is_kept = !self.is_in_messages;
+            if field == ChatField::Messages {
+                self.is_no_list = !matches!(byte, b'[' | b'n');
+            }
             if self.is_in_messages {
                 kept.bytes.extend_from_slice(b"[]");
             }
