@@ -77,7 +77,9 @@ impl ApiError {
     }
 
     pub(super) fn no_branch() -> Self {
-        Self::not_found("there is no such branch in this session: GET /v1/sessions/{sid}/branches shows those that are there")
+        Self::not_found(
+            "there is no such branch in this session: GET /v1/sessions/{sid}/branches shows those that are there",
+        )
     }
 
     pub(super) fn no_attachment() -> Self {
@@ -87,7 +89,8 @@ impl ApiError {
 
     /// A message names an attachment that is not there.
     pub(super) fn unknown_attachment(id: &str) -> Self {
-        let message = format!("there is no attachment {id} in this session: upload it before the message that names it");
+        let message =
+            format!("there is no attachment {id} in this session: upload it before the message that names it");
         Self::new(StatusCode::BAD_REQUEST, "unknown_attachment", message)
     }
 

@@ -214,6 +214,11 @@ impl Store {
         Ok(self.shared.storage.journal_len(session, run)?.is_some())
     }
 
+    /// When a run began, in seconds, if that was noted.
+    pub(crate) fn run_began_at(&self, session: &SessionId, run: &RunId) -> Result<Option<f64>, StoreError> {
+        Ok(self.shared.storage.birth(session, run)?.map(|birth| birth.begun_at))
+    }
+
     /// The runs of a session that have a journal.
     pub fn runs(&self, session: &SessionId) -> Result<Vec<RunId>, StoreError> {
         Ok(self.shared.storage.journals(session)?)

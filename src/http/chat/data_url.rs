@@ -130,7 +130,10 @@ mod tests {
     fn data_urls_are_base64_or_percent_encoded() {
         check("data:image/png;base64,iVBORw==", Ok(Some(("image/png", b"\x89PNG"))));
         check("DATA:Image/PNG;name=a;BASE64,AA==", Ok(Some(("image/png;name=a", b"\0"))));
-        check("data:text/plain;charset=utf-8,a%20b%C3%A9+%2C", Ok(Some(("text/plain;charset=utf-8", "a bé+,".as_bytes()))));
+        check(
+            "data:text/plain;charset=utf-8,a%20b%C3%A9+%2C",
+            Ok(Some(("text/plain;charset=utf-8", "a bé+,".as_bytes()))),
+        );
         check("data:,", Ok(Some(("text/plain;charset=US-ASCII", b""))));
         check("data:;base64,", Ok(Some(("text/plain;charset=US-ASCII", b""))));
         check("data:base64,AA==", Ok(Some(("text/plain;charset=US-ASCII", b"\0"))));

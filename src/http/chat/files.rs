@@ -158,7 +158,9 @@ pub(in crate::http) fn are_same(one: &str, other: &str) -> bool {
     let files = |list: &str| -> Option<Vec<[Option<String>; 4]>> {
         let items = serde_json::from_str::<Vec<Box<serde_json::value::RawValue>>>(list).ok()?;
         let file = |item: &serde_json::value::RawValue| match Object::parse(item.get()) {
-            Some(fields) => ["mediaType", "filename", "url", "type"].map(|key| fields.text(key).map(|text| text.into_owned())),
+            Some(fields) => {
+                ["mediaType", "filename", "url", "type"].map(|key| fields.text(key).map(|text| text.into_owned()))
+            }
             None => [Some(item.get().to_owned()), None, None, None],
         };
         Some(items.iter().map(|item| file(item)).collect())
@@ -196,7 +198,6 @@ pub(in crate::http) fn disposition(is_shown: bool, filename: Option<&str>) -> St
 pub(in crate::http) fn on_one_line(json: &str) -> String {
     json.chars().filter(|c| *c >= ' ').collect()
 }
-
 
 #[cfg(test)]
 mod tests {
@@ -258,7 +259,8 @@ mod tests {
             Some(part.to_json(Some(&id())))
         };
         let url = format!("lastword:sha256-{HASH}");
-        let upload = format!(r#"{{"attachment":"sha256-{HASH}","media_type":"image/png","bytes":0,"filename":"a.png"}}"#);
+        let upload =
+            format!(r#"{{"attachment":"sha256-{HASH}","media_type":"image/png","bytes":0,"filename":"a.png"}}"#);
         let expected = format!(r#"{{"type":"file","mediaType":"image/png","filename":"a.png","url":"{url}"}}"#);
         assert_eq!(json(&upload), Some(expected));
         let bare = r#"{"url":"data:image/png;base64,AA=="}"#;

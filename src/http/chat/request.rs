@@ -297,7 +297,10 @@ mod tests {
         assert_eq!((again.trigger, again.message_id.as_deref()), (Trigger::Regenerate, Some("2")));
         let new = parsed(&body(r#","trigger":null,"messageId":null,"runner":"""#));
         assert_eq!((new.trigger, new.message_id, new.runner), (Trigger::Submit, None, None));
-        for none in [r#"{"id":"c","trigger":"regenerate-message"}"#, r#"{"id":"c","trigger":"regenerate-message","messages":[]}"#] {
+        for none in [
+            r#"{"id":"c","trigger":"regenerate-message"}"#,
+            r#"{"id":"c","trigger":"regenerate-message","messages":[]}"#,
+        ] {
             assert_eq!(parsed(none).message, None);
         }
         for (more, why) in [
@@ -313,7 +316,10 @@ mod tests {
     #[test]
     fn texts_are_joined_and_files_are_counted() {
         let file = r#"{"type":"file","mediaType":"image/png","filename":"a.png","url":"data:image/png;base64,AA=="}"#;
-        check(r#"[{"type":"text","text":"a "},{"type":"text","text":" "},{"type":"text","text":"b"}]"#, Ok(("a \n\nb", 0)));
+        check(
+            r#"[{"type":"text","text":"a "},{"type":"text","text":" "},{"type":"text","text":"b"}]"#,
+            Ok(("a \n\nb", 0)),
+        );
         check(&format!(r#"[{file},{{"type":"text","text":"Look"}},{{"type":"data-x"}}]"#), Ok(("Look", 1)));
         check(&format!("[{file}]"), Ok(("(attachments)", 1)));
         check(r#"[{"type":"text","text":"half \ud83d"}]"#, Ok(("half \u{fffd}", 0)));

@@ -135,8 +135,7 @@ mod tests {
 
     fn before(text: &str, is_pending: bool) -> Known {
         let run = Some(RunId::parse("r").unwrap());
-        let named =
-            AskedBefore { run, message: text.to_owned(), attachments: "[]".to_owned(), is_pending };
+        let named = AskedBefore { run, message: text.to_owned(), attachments: "[]".to_owned(), is_pending };
         Known { named: Some(named), last_question: Some("last".to_owned()) }
     }
 

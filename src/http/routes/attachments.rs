@@ -1,10 +1,10 @@
 //! Attachments: uploaded, fetched, and taken out of the messages that bring them. What was uploaded is never shown as a page of
 //! this server: only pictures are shown at all, and none of it may run.
 
+use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::Json;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
@@ -110,7 +110,9 @@ pub(super) async fn read(
     let is_known = known.split(',').map(str::trim).any(|one| one == "*" || one.trim_start_matches("W/") == tag);
     let store = app.store.clone();
     let read = app.desk.document(move || {
-        let Some(info) = store.attachment(&session, &id).map_err(missing)? else { return Err(ApiError::no_attachment()) };
+        let Some(info) = store.attachment(&session, &id).map_err(missing)? else {
+            return Err(ApiError::no_attachment());
+        };
         let bytes = match is_known {
             true => None,
             false => Some(store.attachment_bytes(&session, &id)?.ok_or_else(ApiError::no_attachment)?),
@@ -134,7 +136,8 @@ fn with_type(bytes: Vec<u8>, info: &Attachment) -> Response {
     let headers = response.headers_mut();
     let disposition = disposition(is_picture(&info.media_type), info.filename.as_deref());
     for (name, value) in [(header::CONTENT_TYPE, &info.media_type), (header::CONTENT_DISPOSITION, &disposition)] {
-        let fallback = || HeaderValue::from_static(if name == header::CONTENT_TYPE { UNKNOWN_TYPE } else { "attachment" });
+        let fallback =
+            || HeaderValue::from_static(if name == header::CONTENT_TYPE { UNKNOWN_TYPE } else { "attachment" });
         headers.insert(&name, HeaderValue::from_str(value).unwrap_or_else(|_| fallback()));
     }
     response

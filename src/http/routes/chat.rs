@@ -59,7 +59,7 @@ pub(super) async fn begin(State(app): State<SharedApp>, request: Request) -> Res
         }
     };
     drop(alone);
-    Ok(stream(&app, &session, &run, count))
+    stream(&app, &session, &run, count).await
 }
 
 fn refused_body(error: InvalidChat) -> ApiError {
@@ -99,7 +99,14 @@ fn prepare(store: &Store, session: &SessionId, asked: ChatRequest) -> Result<Pre
         }
         ChatTurn::Begun { replaces, message_id } => {
             let (message, metadata) = asked.message.map(|message| (message.text, message.metadata)).unwrap_or_default();
-            UserTurn { message, attachments: attached.json().to_owned(), message_id, metadata, replaces, ..UserTurn::default() }
+            UserTurn {
+                message,
+                attachments: attached.json().to_owned(),
+                message_id,
+                metadata,
+                replaces,
+                ..UserTurn::default()
+            }
         }
     };
     if turn.replaces.is_none() {

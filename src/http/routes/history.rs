@@ -17,7 +17,7 @@ use crate::http::error::{ApiError, ErrorBody};
 use crate::http::request::{Asked, OfSession};
 use crate::http::stream::{Follower, FollowerCount, Waits, chunk_stream};
 use crate::model::marker::{Retry, is_interrupted};
-use crate::model::{RunId, Session, SessionId};
+use crate::model::{AttachmentId, RunId, Session, SessionId};
 use crate::store::{Store, StoreError};
 
 /// For how long an answer that was interrupted is streamed to a client that comes back for it.
@@ -98,7 +98,8 @@ fn read_history(store: &Store, session: &SessionId, asked: &HistoryAsked) -> Res
     let pending = turn.as_ref().zip(active.as_ref());
     let pending = pending.map(|(turn, run)| Pending { run, turn, note: note.as_ref() });
     let live = streamed(store, session.id(), active.as_ref(), || just_interrupted(&session, SystemClock.now()))?;
-    let view = HistoryView { session: &session, pending, left_out: live.as_ref() };
+    let large = |id: &AttachmentId| store.attachment_bytes(session.id(), id).ok().flatten();
+    let view = HistoryView { session: &session, pending, left_out: live.as_ref(), large: &large };
     let messages = ui_messages(&view, asked.before.as_deref(), asked.limit.map(|limit| limit as usize));
     Ok(History { json: format!("[{}]", messages.join(",")), live })
 }
@@ -130,18 +131,25 @@ pub(super) async fn resume(
         }
     };
     match run {
-        Some(run) => Ok(stream(&app, &session, &run, app.count_follower()?)),
+        Some(run) => stream(&app, &session, &run, app.count_follower()?).await,
         None => Ok(StatusCode::NO_CONTENT.into_response()),
     }
 }
 
 /// Streams the answer of a run from its first event.
-pub(super) fn stream(app: &SharedApp, session: &SessionId, run: &RunId, count: FollowerCount) -> Response {
+pub(super) async fn stream(
+    app: &SharedApp,
+    session: &SessionId,
+    run: &RunId,
+    count: FollowerCount,
+) -> Result<Response, ApiError> {
+    let (store, id, of) = (app.store.clone(), session.clone(), run.clone());
+    let began_at = app.desk.document(move || store.run_began_at(&id, &of)).await??;
     let follower = Follower::new(&app.hub, app.hub.tail(session, run), 0, Waits::ForMore);
-    let mut response = chunk_stream(ChatFeed::new(follower), &app.manners, count);
+    let mut response = chunk_stream(ChatFeed::new(follower).with_began_at(began_at), &app.manners, count);
     let run = HeaderValue::from_str(run.as_str()).ok();
     run.into_iter().for_each(|run| drop(response.headers_mut().insert(RUN, run)));
-    response
+    Ok(response)
 }
 
 fn known_run(store: &Store, session: &SessionId, run: &str) -> Result<RunId, ApiError> {
