@@ -6,6 +6,7 @@
 #![cfg(all(target_os = "linux", feature = "cli"))]
 #![allow(clippy::disallowed_methods, reason = "a test of processes waits in real time, with deadlines")]
 
+mod attachments;
 mod child;
 mod data;
 mod full_disk;

@@ -5,6 +5,7 @@
 //! the timer and the caller's own threads run, one at a time, in the order that a schedule says
 //! (`lastword::storage::sim::schedule`), and time is the schedule's own. `LASTWORD_SCHEDULES` multiplies how many are tried.
 
+mod attachments;
 mod bound;
 mod deleted;
 mod durable;
