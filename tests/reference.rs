@@ -143,7 +143,7 @@ fn journals_fold_to_the_recorded_rows() {
 
 fn check_fold(name: &str, journal: &[u8], first: usize, rows: &[Value], cards: &Value) {
     let mut folder = Folder::default();
-    scan(journal, |event| drop(folder.push(&event.to_fold())));
+    scan(journal, |event| _ = folder.push(&event.to_fold()));
     let folded = folder.finish();
     let parse = |json: String| serde_json::from_str::<Value>(&json).unwrap();
     let found: Vec<Value> = folded

@@ -28,14 +28,25 @@ pub(super) fn run(context: &Context, args: Args) -> Result<(), Failure> {
     if args.metadata {
         return print_metadata(&object_of(&store.metadata(&id)?), context.json);
     }
-    let session = full_read(context, store, &id)?;
-    print(context, &session, args.context)
+    let (store, session) = full_read(context, store, &id)?;
+    match args.context {
+        true => print_context(&store.context(&id)?),
+        false => print(context, &session, false),
+    }
+}
+
+/// Prints the messages of a chat request, and on the side what they do not hold.
+fn print_context(shown: &lastword::Context) -> Result<(), Failure> {
+    for left in &shown.left_out {
+        eprintln!("lastword: left out: {}: {}", output::plain(&left.what), left.why);
+    }
+    output::line(&shown.to_json())
 }
 
 /// Prints a session, or the context that a model may be shown.
 pub(super) fn print(context: &Context, session: &Session, is_context: bool) -> Result<(), Failure> {
     if is_context {
-        return output::line(&session.context().to_json());
+        return print_context(&session.context());
     }
     match context.json {
         true => output::all(|out| out.write_all(encode(session).bytes())),
@@ -45,16 +56,17 @@ pub(super) fn print(context: &Context, session: &Session, is_context: bool) -> R
 
 /// A full read. Where an interrupted answer has to be resolved, the directory is opened to be written; if that is not
 /// to be had, the session is shown as it is.
-fn full_read(context: &Context, reader: Store, id: &SessionId) -> Result<Arc<Session>, Failure> {
+fn full_read(context: &Context, reader: Store, id: &SessionId) -> Result<(Store, Arc<Session>), Failure> {
+    let read = |store: Store| store.get_session(id).map(|session| (store, session));
     if !reader.is_unresolved(id)? {
-        return Ok(reader.get_session(id)?);
+        return Ok(read(reader)?);
     }
     match Store::open(&context.data, context.options()) {
         Ok(writer) => {
             greet(&writer);
-            Ok(writer.get_session(id)?)
+            Ok(read(writer)?)
         }
-        Err(error) if may_only_read(&error) => Ok(reader.get_session(id)?),
+        Err(error) if may_only_read(&error) => Ok(read(reader)?),
         Err(error) => Err(error.into()),
     }
 }

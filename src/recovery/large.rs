@@ -8,7 +8,11 @@ use std::sync::Arc;
 use super::evidence::look;
 use crate::model::fold::{LargeValue, StoredValue};
 use crate::model::{AttachmentId, STORED_KEYS, SessionId, ToolCard};
+use crate::sidecar;
 use crate::storage::{ObjectKind, Storage, StorageError};
+
+/// What the values are, to whoever fetches them.
+const MEDIA_TYPE: &str = "application/json";
 
 /// Stores the values that cards of a fold refer to, durably. A store that cannot be written is left as it is: whoever reads it
 /// saves no document either.
@@ -53,5 +57,5 @@ fn missing_values<'c>(
 
 /// A session that was deleted meanwhile gets nothing: saving its document will say so.
 fn put(storage: &Arc<dyn Storage>, session: &SessionId, value: &LargeValue) -> Result<(), StorageError> {
-    storage.put_object(session, ObjectKind::Attachment, value.id.as_str(), value.json.as_bytes()).map(|_| ())
+    sidecar::put_attachment(&**storage, session, value.json.as_bytes(), MEDIA_TYPE, None).map(|_| ())
 }

@@ -6,6 +6,7 @@ use super::{Store, StoreError};
 use crate::limits::CONTEXT_STORED_BYTES_MAX;
 use crate::model::fold::StoredValue;
 use crate::model::{AttachmentId, Context, Objects, SessionId, StoredFile};
+use crate::sidecar;
 use crate::storage::{ObjectKind, Storage, StorageError};
 
 impl Store {
@@ -23,6 +24,8 @@ impl Store {
     }
 }
 
+const MISSING: &str = "it is not stored beside the session";
+
 /// The objects beside one session, up to the bytes that one conversation is given.
 struct StoredObjects<'s> {
     storage: &'s dyn Storage,
@@ -39,7 +42,7 @@ impl<'s> StoredObjects<'s> {
     }
 
     fn bytes(&self, id: &AttachmentId) -> Result<Vec<u8>, String> {
-        let missing = || "it is not stored beside the session".to_owned();
+        let missing = || MISSING.to_owned();
         let (kind, key) = (ObjectKind::Attachment, id.as_str());
         let len = self.had(self.storage.object_len(self.session, kind, key))?.ok_or_else(missing)?;
         let left = self.bytes_left.get().checked_sub(len);
@@ -66,6 +69,8 @@ impl Objects for StoredObjects<'_> {
 
     fn file(&self, id: &AttachmentId) -> Result<StoredFile, String> {
         let bytes = self.bytes(id)?;
-        Ok(StoredFile { media_type: "application/octet-stream".to_owned(), filename: None, bytes })
+        let known = self.had(sidecar::attachment(self.storage, self.session, id))?;
+        let known = known.ok_or_else(|| MISSING.to_owned())?;
+        Ok(StoredFile { media_type: known.media_type, filename: known.filename, bytes })
     }
 }

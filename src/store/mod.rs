@@ -4,6 +4,8 @@
 
 mod attachments;
 mod branches;
+mod again;
+mod attachments;
 mod context;
 mod error;
 mod follow;

@@ -17,6 +17,7 @@ mod scene;
 mod shown;
 mod slow_disk;
 mod together;
+mod told;
 mod turns;
 mod twins;
 mod unnumbered;

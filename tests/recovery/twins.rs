@@ -115,7 +115,9 @@ fn a_prompt_that_was_stamped_a_little_early_or_not_at_all_is_the_pending_one() {
         let session = scene.open().get_session(&id()).unwrap();
         let expected = if is_same { vec!["go on", "Hm.", "Done."] } else { vec!["go on", "Hm.", "go on", "Done."] };
         assert_eq!(contents(&session), expected, "{prompt}");
-        assert_eq!(rows(&session)[0], prompt, "what was there is not touched");
+        let mut first = rows(&session)[0].clone();
+        first.as_object_mut().unwrap().remove("_run");
+        assert_eq!(first, prompt, "beside the note of the run, what was there is not touched");
     }
 }
 

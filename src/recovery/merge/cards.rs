@@ -90,6 +90,9 @@ pub(super) fn merge_cards(
             Some((at, old)) if is_better(&new, old, provenance) => {
                 session.replace_item(List::ToolCalls, at, &updated(old, &new, provenance))?;
             }
+            Some((at, old)) if tells_more(&new, old, provenance) => {
+                session.replace_item(List::ToolCalls, at, &told(old, &new))?;
+            }
             Some(_) => continue,
         }
         changed = true;
@@ -101,21 +104,36 @@ pub(super) fn merge_cards(
 fn updated(old: &ToolCard, new: &ToolCard, provenance: Provenance<'_>) -> String {
     let mut card = old.clone();
     provenance.retag(card.fields_mut());
-    // A note of an earlier fold, which the results that came since have made wrong.
+    // A note of an earlier fold, which results that came since may have made wrong.
     card.fields_mut().remove(ANSWERED);
     new.fields().iter().for_each(|(key, value)| card.fields_mut().set(key, value));
     card.fields().to_json()
 }
 
-/// Whether a card of this run should be written anew: its tool has answered since, it lacks what the tool was really called
-/// with or answered, or its run ended normally after all.
-fn is_better(new: &ToolCard, old: &ToolCard, provenance: Provenance<'_>) -> bool {
-    let is_own = old.run().as_deref() == Some(provenance.run());
-    let is_corrected = || new.is_done() && tells(old, ANSWERED) && !tells(new, ANSWERED);
-    let tells_more = || TOLD_KEYS.iter().any(|key| tells(new, key) && new.fields().get(key) != old.fields().get(key));
-    is_own && ((new.is_done() && !old.is_done()) || provenance.is_live() || tells_more() || is_corrected())
+/// The old card with what the tool was really called with and answered. What it shows stays.
+fn told(old: &ToolCard, new: &ToolCard) -> String {
+    let mut card = old.clone();
+    card.fields_mut().remove(ANSWERED);
+    let told = TOLD_KEYS.iter().filter_map(|key| Some((*key, new.fields().get(key)?)));
+    told.for_each(|(key, value)| card.fields_mut().set(key, value));
+    card.fields().to_json()
 }
 
-fn tells(card: &ToolCard, key: &str) -> bool {
-    card.fields().get(key).is_some()
+/// Whether a card of this run should be written anew: its tool has answered since, or its run ended normally after all.
+fn is_better(new: &ToolCard, old: &ToolCard, provenance: Provenance<'_>) -> bool {
+    is_of(old, provenance) && ((new.is_done() && !old.is_done()) || provenance.is_live())
+}
+
+/// Whether the new card tells more of what its tool really did, and shows nothing else.
+fn tells_more(new: &ToolCard, old: &ToolCard, provenance: Provenance<'_>) -> bool {
+    let tells = |card: &ToolCard, key: &str| card.fields().get(key).is_some();
+    let tells_other = |key: &&str| tells(new, key) && new.fields().get(key) != old.fields().get(key);
+    let is_corrected = tells(old, ANSWERED) && !tells(new, ANSWERED);
+    is_of(old, provenance)
+        && new.is_done() == old.is_done()
+        && (is_corrected || TOLD_KEYS.iter().any(|key| tells_other(key)))
+}
+
+fn is_of(card: &ToolCard, provenance: Provenance<'_>) -> bool {
+    card.run().as_deref() == Some(provenance.run())
 }
