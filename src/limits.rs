@@ -153,9 +153,6 @@ pub const LEFT_OUT_MAX: usize = 1_024;
 /// Chunks of one answer of an endpoint that cannot be read and are skipped. With one more the stream counts as broken.
 pub const SKIPPED_CHUNKS_MAX: usize = 16;
 
-/// Bytes of stored files that a runner is handed as attachments of one message. Those beyond stay references.
-pub const PROMPT_ATTACHMENTS_BYTES_MAX: u64 = 64 * 1024 * 1024;
-
 /// Attachments that an answer names when it says what was not sent; the rest is counted.
 pub const UNSENT_NAMED_MAX: usize = 8;
 /// Bytes of large tool arguments and results that one page of a chat's history holds; of the others it holds references.

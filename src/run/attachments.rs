@@ -4,7 +4,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::value::RawValue;
 
-use crate::limits::PROMPT_ATTACHMENTS_BYTES_MAX;
+use crate::limits::CONTEXT_STORED_BYTES_MAX;
 use crate::model::{Attachment, AttachmentId, Object, SessionId};
 use crate::store::Store;
 
@@ -33,13 +33,13 @@ impl Attachments for Stored<'_> {
 }
 
 /// A JSON list of attachments with a data URL in the place of each `lastword:` URL. The URL stays where nothing is stored,
-/// and where the list would hold more than [`PROMPT_ATTACHMENTS_BYTES_MAX`] bytes of files. Whatever is no list stays as it is.
+/// and where the list would hold more than [`CONTEXT_STORED_BYTES_MAX`] bytes of files. Whatever is no list stays as it is.
 pub(super) fn resolved(list: &str, stored: &impl Attachments) -> String {
     let Ok(items) = serde_json::from_str::<Vec<&RawValue>>(list) else { return list.to_owned() };
     if !list.contains("lastword:") {
         return list.to_owned();
     }
-    let mut room = PROMPT_ATTACHMENTS_BYTES_MAX;
+    let mut room = CONTEXT_STORED_BYTES_MAX;
     let items = items.into_iter().map(|item| match resolve(item.get(), stored, &mut room) {
         Some(resolved) => resolved,
         None => item.get().to_owned(),
@@ -104,6 +104,6 @@ mod tests {
         let other = format!(r#"[{{"url":"{}"}}]"#, AttachmentId::of_bytes(b"other").to_url());
         check(&other, &other);
         let list = format!(r#"[{{"url":"{}"}}]"#, url());
-        assert_eq!(resolved(&list, &Shelf(b"abc", PROMPT_ATTACHMENTS_BYTES_MAX + 1)), list);
+        assert_eq!(resolved(&list, &Shelf(b"abc", CONTEXT_STORED_BYTES_MAX + 1)), list);
     }
 }

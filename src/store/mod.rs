@@ -6,6 +6,8 @@ mod attachments;
 mod branches;
 mod again;
 mod attachments;
+mod again;
+mod attachments;
 mod context;
 mod error;
 mod follow;

@@ -9,6 +9,7 @@ mod broken;
 mod cut;
 mod dialects;
 mod ending;
+mod history;
 mod house;
 mod refused;
 mod server;
