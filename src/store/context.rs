@@ -12,9 +12,10 @@ use crate::storage::{ObjectKind, Storage, StorageError};
 impl Store {
     /// The conversation as a model may be shown it, after a full read of the session: like
     /// [`Session::context`](crate::Session::context), with every tool's arguments and result and every file of the user.
-    /// What cannot be sent is named in [`Context::left_out`].
+    /// What cannot be sent is named in [`Context::left_out`]. A turn that the pending one replaces is not part of it.
     pub fn context(&self, id: &SessionId) -> Result<Context, StoreError> {
-        let session = self.get_session(id)?;
+        let read = self.get_session(id)?;
+        let session = self.shared.as_asked(&read)?;
         let objects = StoredObjects::of(&*self.shared.storage, id);
         let context = session.context_with(&objects);
         match objects.failure.into_inner() {

@@ -4,10 +4,6 @@
 
 mod attachments;
 mod branches;
-mod again;
-mod attachments;
-mod again;
-mod attachments;
 mod context;
 mod error;
 mod follow;

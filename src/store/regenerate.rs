@@ -3,11 +3,12 @@
 //! `begin_run` notes the place in the run's record and leaves the transcript as it is. `recovery/replace.rs` decides when the run
 //! has ended, and says what a crash leaves at each step.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::{Shared, Store, StoreError, UserTurn};
 use crate::model::message_id::{find_answered, find_user, user_message_id, user_rows};
-use crate::model::{BranchReason, Cut, List, PendingTurn, ReplacedTurn, Row, RunId, Session, SessionId, TurnNote};
+use crate::model::{BranchReason, List, PendingTurn, ReplacedTurn, Row, RunId, Session, SessionId, TurnNote};
 use crate::recovery::{place_of, row_print, without_replaced};
 
 /// Which turn of a session another one replaces, with everything after it. Until its run has ended, the old rows stay.
@@ -68,27 +69,29 @@ impl Store {
         self.shared.turn_note(session, run)
     }
 
-    /// The session as the run that answers its pending turn is to know it: without the turn that it replaces. Read in full.
+    /// The session as this run is to know it, read in full: without the turn that it replaces, while it is pending.
     pub fn session_for_run(&self, session: &SessionId, run: &RunId) -> Result<Arc<Session>, StoreError> {
         let read = self.get_session(session)?;
         let is_active = read.active_run().as_deref() == Some(run.as_str());
-        let note = if is_active { self.turn_note(session, run)? } else { None };
-        let before = note.and_then(|note| without_replaced(&read, &note));
-        Ok(before.map_or(read, Arc::new))
+        Ok(match if is_active { self.shared.as_asked(&read)? } else { Cow::Borrowed(&*read) } {
+            Cow::Owned(before) => Arc::new(before),
+            Cow::Borrowed(_) => read,
+        })
     }
-}
-
-/// A session cut before the turn whose user row has this UI id, tool cards and the model's own view of it included.
-pub(crate) fn before_turn(session: &Session, message: &str) -> Option<Session> {
-    let place = find_user(session, message)?;
-    let mut before = session.clone();
-    Cut::take(&mut before, place).ok().map(|_| before)
 }
 
 impl Shared {
     /// What was noted of a turn when its run began.
     pub(super) fn turn_note(&self, session: &SessionId, run: &RunId) -> Result<Option<TurnNote>, StoreError> {
         Ok(self.storage.birth(session, run)?.and_then(|birth| birth.turn))
+    }
+
+    /// The session as the run that answers its pending turn is to know it: without the turn that it replaces.
+    pub(super) fn as_asked<'s>(&self, session: &'s Session) -> Result<Cow<'s, Session>, StoreError> {
+        let run = session.active_run().and_then(|run| RunId::parse(&run).ok());
+        let note = run.map(|run| self.turn_note(session.id(), &run)).transpose()?.flatten();
+        let before = note.and_then(|note| without_replaced(session, &note));
+        Ok(before.map_or(Cow::Borrowed(session), Cow::Owned))
     }
 
     fn pending_message(&self, session: &Session, message: &str) -> Result<Option<AskedBefore>, StoreError> {
