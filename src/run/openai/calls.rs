@@ -4,7 +4,7 @@
 //! adapters give every call index 0. A part without an id belongs to the last call at its index, or without an index to
 //! the last call, unless that call is complete and the part names a function: then it begins the next call.
 
-use super::chunk::{CallPart, number, text};
+use super::chunk::{Any, CallPart, number, text};
 use crate::model::{Event, Object, TextBuffer, quoted, text_of};
 
 /// Calls of one answer.
@@ -49,7 +49,7 @@ impl From<CallPart> for Part {
         let json = function.arguments.as_ref().map_or("null", |value| value.get());
         let arguments = argument(json);
         let literal = if json.starts_with('"') { json.into() } else { quoted(&arguments) };
-        Part { index: number(&part.index), id: text(&part.id), name: text(&function.name), arguments, literal }
+        Part { index: number(&part.index), id: id_of(&part.id), name: text(&function.name), arguments, literal }
     }
 }
 
@@ -182,6 +182,14 @@ impl Call {
     }
 }
 
+/// Some servers count their calls and give the number as the id.
+fn id_of(value: &Any) -> String {
+    match value.as_ref().map(|value| value.get()) {
+        Some(json) if json.starts_with(|c: char| c.is_ascii_digit()) => json.to_owned(),
+        _ => text(value),
+    }
+}
+
 /// Arguments come as a text that holds JSON, or as JSON.
 fn argument(json: &str) -> String {
     match text_of(json) {
@@ -287,6 +295,13 @@ mod tests {
             ];
             check(&parts.each_ref().map(String::as_str), &[("a", "f", r#"{"x":1}"#)]);
         }
+    }
+
+    #[test]
+    fn an_id_may_be_a_number_and_stays_as_it_is_spelt() {
+        let part = |id: &str| format!(r#"{{"index":0,"id":{id},"function":{{"name":"f","arguments":"{{}}"}}}}"#);
+        let parts = [part("7"), part("\"007\""), part("null")];
+        check(&parts.each_ref().map(String::as_str), &[("7", "f", "{}"), ("007", "f", "{}"), ("call-2", "f", "{}")]);
     }
 
     #[test]
