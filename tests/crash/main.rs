@@ -31,6 +31,7 @@ mod seeds;
 mod shown;
 mod streams;
 mod told;
+mod values;
 mod verdict;
 mod view;
 mod withheld;
