@@ -161,3 +161,85 @@ fn rows_of_a_run_that_ended_normally_carry_no_recovery_keys() {
     assert!(!card.fields().to_json().contains("_recovered"));
     assert_eq!(card.row_index(), Some(4));
 }
+
+fn fold_within(bytes: u64, events: &[(&str, String)]) -> Folded {
+    let mut folder = Folder::within(FoldLimit { bytes, before_seq: None });
+    for (seq, (name, payload)) in (1..).zip(events) {
+        folder.push(&FoldEvent { seq: Some(seq), is_foreign: false, name, payload, created_at: None });
+    }
+    folder.finish()
+}
+
+fn document_bytes(folded: &Folded) -> usize {
+    let run = "r".repeat(128);
+    let provenance = Provenance::Recovered(&run);
+    let rows = folded.rows.iter().map(|row| row.to_row(provenance, 1_800_000_000).fields().to_json().len() + 1);
+    let cards = folded.cards.iter().map(|card| card.to_card(provenance, 1_000_000).fields().to_json().len() + 1);
+    rows.sum::<usize>() + cards.sum::<usize>()
+}
+
+#[test]
+fn what_a_fold_puts_into_the_document_fits_into_its_limit() {
+    for size in [10, 1_000, 60_000, 100_000] {
+        let text = "\\n".repeat(size / 2);
+        let events = [
+            ("token", format!(r#"{{"text":"{text}"}}"#)),
+            ("tool", format!(r#"{{"id":"a","name":"t","args":{{"a":"{text}","b":["{text}"]}},"preview":"{text}"}}"#)),
+            ("data", format!(r#"{{"name":"d","data":"{text}"}}"#)),
+            (
+                "tool_complete",
+                format!(r#"{{"id":"a","result":["{text}"],"preview":["{text}"],"duration":{}1}}"#, "1".repeat(size)),
+            ),
+            ("file", format!(r#"{{"url":"https://a/{size}"}}"#)),
+        ];
+        let events: Vec<_> = events.iter().cycle().take(20).cloned().collect();
+        for limit in (0..40).map(|step| step * (size as u64 + 500) / 2) {
+            let folded = fold_within(limit, &events);
+            let bytes = document_bytes(&folded) as u64;
+            let is_empty = folded.rows.iter().all(|row| row.content.is_empty() && row.parts.is_empty());
+            // A row that says from which event on nothing fits is all there is then.
+            assert!(
+                bytes <= limit.max(1_024) || is_empty && folded.cards.is_empty(),
+                "{bytes} in {limit}, texts of {size}"
+            );
+        }
+    }
+}
+
+#[test]
+fn values_that_lie_beside_the_document_take_no_room_in_it() {
+    let text = "x".repeat(1024 * 1024);
+    let pair = [
+        ("tool", format!(r#"{{"id":"a","name":"t","args":{{"a":"{text}"}}}}"#)),
+        ("tool_complete", format!(r#"{{"id":"a","result":"{text}"}}"#)),
+    ];
+    let events: Vec<_> = pair.iter().cycle().take(20).cloned().collect();
+    let folded = fold_within(100 * 1024, &events);
+    assert_eq!((folded.cards.len(), folded.large.len()), (10, 20));
+    assert_eq!(folded.rows[0].truncated_from, None);
+    assert!(document_bytes(&folded) < 20 * 1024);
+}
+
+#[test]
+fn results_of_an_attempt_that_failed_do_not_reach_the_calls_of_the_next() {
+    let folded = fold(&[
+        ("tool", r#"{"name":"t","args":{"n":1}}"#),
+        ("attempt", "{}"),
+        ("tool", r#"{"name":"t","args":{"n":2}}"#),
+        ("tool_complete", r#"{"name":"t","result":"two"}"#),
+    ]);
+    let results: Vec<_> = folded.cards.iter().map(|card| card.card.fields().get("_result")).collect();
+    assert_eq!(results, [None, Some("\"two\"")]);
+}
+
+#[test]
+fn what_the_reference_program_shows_of_a_call_is_as_it_was() {
+    let folded = fold(&[
+        ("tool", r#"{"id":"a","name":"t","args":{"a":1},"preview":"p"}"#),
+        ("tool_complete", r#"{"id":"a","result":[1],"preview":"q","is_error":true}"#),
+    ]);
+    let card = folded.cards[0].to_card(Provenance::Live("r"), 3).fields().to_json();
+    let shown = r#""name":"t","preview":"q","snippet":"q","tid":"journal-1","assistant_msg_idx":3,"args":{"a":"1"},"done":true,"_run_id":"r""#;
+    let told = r#""_call_id":"a","_args":{"a":1},"is_error":true,"_result":[1],"_result_is_error":true"#;
+    assert_eq!(card, format!("{{{shown},{told}}}"));
+}

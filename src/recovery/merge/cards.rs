@@ -129,9 +129,7 @@ fn tells_more(new: &ToolCard, old: &ToolCard, provenance: Provenance<'_>) -> boo
     let tells = |card: &ToolCard, key: &str| card.fields().get(key).is_some();
     let tells_other = |key: &&str| tells(new, key) && new.fields().get(key) != old.fields().get(key);
     let is_corrected = tells(old, ANSWERED) && !tells(new, ANSWERED);
-    is_of(old, provenance)
-        && new.is_done() == old.is_done()
-        && (is_corrected || TOLD_KEYS.iter().any(|key| tells_other(key)))
+    is_of(old, provenance) && new.is_done() == old.is_done() && (is_corrected || TOLD_KEYS.iter().any(tells_other))
 }
 
 fn is_of(card: &ToolCard, provenance: Provenance<'_>) -> bool {
