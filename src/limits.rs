@@ -141,9 +141,6 @@ pub const PARTS_MAX: usize = 1_024;
 /// Characters of a file's name.
 pub const FILENAME_CHARS_MAX: usize = 255;
 
-/// Characters of a media type.
-pub const MEDIA_TYPE_CHARS_MAX: usize = 255;
-
 /// How long after a history left out a live answer the stream still gives that answer, although it has ended.
 pub const LEFT_OUT_FOR: Duration = Duration::from_secs(10);
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::{Mutex, MutexGuard, Semaphore, watch};
 
-use super::chat::LeftOut;
+use super::chat::LeftOutRuns;
 use super::desk::Desk;
 use super::error::ApiError;
 use super::metrics::Metrics;
@@ -31,7 +31,7 @@ pub(super) struct App {
     pub(super) stage: watch::Sender<Stage>,
     pub(super) manners: Manners,
     /// What histories of chats left out a moment ago.
-    pub(super) left_out: LeftOut,
+    pub(super) left_out: LeftOutRuns,
     /// Two requests of one chat do not begin turns at the same time: the second sees what the first has begun.
     chat_locks: [Mutex<()>; CHAT_LOCKS],
     /// Places of streams: an eighth of the connections is kept for requests.
@@ -61,7 +61,7 @@ impl App {
         let streams = Arc::new(Semaphore::new(options.connections_max - options.connections_max / 8));
         let manners = Manners { heartbeat: options.heartbeat, retry: options.retry, closing };
         let (producers, stage) = (Producers::default(), watch::Sender::new(Stage::Open));
-        let (left_out, chat_locks) = (LeftOut::default(), std::array::from_fn(|_| Mutex::new(())));
+        let (left_out, chat_locks) = (LeftOutRuns::default(), std::array::from_fn(|_| Mutex::new(())));
         Arc::new(App {
             store,
             supervisor,

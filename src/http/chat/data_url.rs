@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::limits::MEDIA_TYPE_CHARS_MAX;
+use crate::limits::MEDIA_TYPE_BYTES_MAX;
 
 /// The media type of bytes of which nothing is known.
 pub(in crate::http) const UNKNOWN_TYPE: &str = "application/octet-stream";
@@ -91,7 +91,7 @@ fn hex(digit: u8) -> Result<u8, BadDataUrl> {
 /// is none, or one that a header cannot carry.
 pub(in crate::http) fn media_type(text: &str) -> Option<String> {
     let text = text.trim();
-    let is_carried = text.len() <= MEDIA_TYPE_CHARS_MAX && text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+    let is_carried = text.len() <= MEDIA_TYPE_BYTES_MAX && text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
     let end = text.find(';').unwrap_or(text.len());
     let (kind, subtype) = text[..end].trim().split_once('/')?;
     let is_type = is_carried && is_token(kind) && is_token(subtype);
@@ -173,7 +173,7 @@ mod tests {
         ] {
             assert_eq!(media_type(text).as_deref(), expected, "{text}");
         }
-        assert_eq!(media_type(&format!("a/{}", "b".repeat(MEDIA_TYPE_CHARS_MAX))), None);
+        assert_eq!(media_type(&format!("a/{}", "b".repeat(MEDIA_TYPE_BYTES_MAX))), None);
     }
 
     #[test]

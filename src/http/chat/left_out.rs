@@ -12,7 +12,7 @@ use crate::model::{RunId, SessionId};
 
 /// The notes, the oldest first. A session has one at most.
 #[derive(Debug, Default)]
-pub(in crate::http) struct LeftOut {
+pub(in crate::http) struct LeftOutRuns {
     notes: Mutex<VecDeque<Note>>,
 }
 
@@ -23,7 +23,7 @@ struct Note {
     since: Stopwatch,
 }
 
-impl LeftOut {
+impl LeftOutRuns {
     /// Notes what a history of a session has left out. One that left nothing out had all of it.
     pub(in crate::http) fn note(&self, session: &SessionId, run: Option<&RunId>) {
         let mut notes = self.notes.lock();
@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn a_run_that_was_left_out_is_given_once_and_not_after_a_history_that_had_it() {
-        let left_out = LeftOut::default();
+        let left_out = LeftOutRuns::default();
         left_out.note(&session(1), Some(&run("a")));
         left_out.note(&session(1), Some(&run("b")));
         left_out.note(&session(2), Some(&run("c")));
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn a_note_is_worth_nothing_after_its_time() {
-        let left_out = LeftOut::default();
+        let left_out = LeftOutRuns::default();
         left_out.note(&session(1), Some(&run("a")));
         std::thread::sleep(Duration::from_millis(2));
         assert_eq!(left_out.take_within(&session(1), Duration::from_millis(1)), None);
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn the_oldest_note_makes_room() {
-        let left_out = LeftOut::default();
+        let left_out = LeftOutRuns::default();
         (0..=LEFT_OUT_MAX).for_each(|nth| left_out.note(&session(nth), Some(&run("a"))));
         assert_eq!(left_out.take(&session(0)), None);
         assert_eq!(left_out.take(&session(LEFT_OUT_MAX)), Some(run("a")));

@@ -19,6 +19,6 @@ pub(super) use data_url::{UNKNOWN_TYPE, is_picture, media_type};
 pub(super) use feed::ChatFeed;
 pub(super) use files::{BadFile, FileAt, FilePart, attached, disposition, plain_name};
 pub(super) use history::{HistoryView, Pending, ui_messages};
-pub(super) use left_out::LeftOut;
+pub(super) use left_out::LeftOutRuns;
 pub(super) use request::{ChatRequest, InvalidChat};
 pub(super) use turn::{ChatTurn, Known, RefusedTurn};

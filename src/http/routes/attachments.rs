@@ -7,6 +7,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use utoipa::openapi::{OpenApi, Required};
 use utoipa::{IntoParams, ToSchema};
 
 use super::sessions::missing;
@@ -43,6 +44,13 @@ pub(super) struct StoredAttachment {
 pub(super) struct UploadAsked {
     /// What the file is called. Folders and control characters are left out.
     filename: Option<String>,
+}
+
+/// An upload without a body is an empty file.
+pub(super) fn describe(described: &mut OpenApi) {
+    let path = described.paths.paths.get_mut("/v1/sessions/{sid}/attachments");
+    let upload = path.and_then(|path| path.post.as_mut()).and_then(|upload| upload.request_body.as_mut());
+    upload.into_iter().for_each(|body| body.required = Some(Required::False));
 }
 
 /// Stores a file beside a session. It is durable when this answers; the same bytes are stored once.
@@ -155,8 +163,7 @@ enum Item {
     Other(Box<str>),
 }
 
-/// Why a turn's attachments are refused.
-pub(super) fn refused_file(nth: usize, why: &BadFile) -> ApiError {
+fn refused_file(nth: usize, why: &BadFile) -> ApiError {
     ApiError::invalid(format!("attachment {nth} {why}"))
 }
 

@@ -52,7 +52,7 @@ impl Modify for Protected {
 
 /// Everything that is served.
 pub(super) fn router(app: &SharedApp) -> Router {
-    let (router, described) = OpenApiRouter::with_openapi(Described::openapi())
+    let (router, mut described) = OpenApiRouter::with_openapi(Described::openapi())
         .routes(routes!(sessions::create, sessions::list))
         .routes(routes!(sessions::read, sessions::change, sessions::delete))
         .routes(routes!(sessions::events))
@@ -72,6 +72,7 @@ pub(super) fn router(app: &SharedApp) -> Router {
         .routes(routes!(operations::metrics))
         .routes(routes!(operations::check))
         .split_for_parts();
+    attachments::describe(&mut described);
     let described = operations::Description::of(&described);
     router
         .merge(page::router())
