@@ -1,3 +1,5 @@
+//! The body scanner beside a parser that has the whole body, and bodies that are hostile.
+
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::value::RawValue;
