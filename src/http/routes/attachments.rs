@@ -189,6 +189,10 @@ impl Attached {
     }
 
     fn of(items: Vec<Item>) -> Self {
+        Attached { items, json: String::new() }
+    }
+
+    fn to_json(&self) -> String {
         let json = |item: &Item| match item {
             Item::File(file) => match &file.at {
                 FileAt::Inline(url) => file.to_json(Some(&AttachmentId::of_bytes(&url.bytes))),
@@ -197,11 +201,10 @@ impl Attached {
             },
             Item::Other(json) => json.to_string(),
         };
-        let json = format!("[{}]", items.iter().map(json).collect::<Vec<_>>().join(","));
-        Attached { items, json }
+        format!("[{}]", self.items.iter().map(json).collect::<Vec<_>>().join(","))
     }
 
-    /// The list for the row.
+    /// The list for the row, once it was checked.
     pub(super) fn json(&self) -> &str {
         &self.json
     }
@@ -222,7 +225,8 @@ impl Attached {
                 None => return Err(ApiError::unknown_attachment(id.as_str())),
             }
         }
-        Ok(Self::of(self.items))
+        self.json = self.to_json();
+        Ok(self)
     }
 
     /// Stores the bytes that came with the message. They are durable before the turn begins.

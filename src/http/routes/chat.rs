@@ -3,17 +3,19 @@
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
+use tracing::Instrument;
 
 use super::attachments::Attached;
 use super::history::stream;
 use super::runs::{expect_runner, start};
+use super::sessions::missing;
 use crate::http::app::SharedApp;
 use crate::http::chat::{ChatRequest, ChatTurn, InvalidChat, Known, RefusedTurn};
 use crate::http::describe::{ChatBody, StreamEvent};
 use crate::http::error::{ApiError, ErrorBody};
 use crate::http::request::{expect_json, read_chat};
 use crate::model::{RunId, Session, SessionId};
-use crate::store::{NewSession, Store, StoreError, UserTurn};
+use crate::store::{NewSession, Replaces, Store, StoreError, UserTurn};
 
 /// Characters of a title that is made of the first message.
 const TITLE_CHARS_MAX: usize = 60;
@@ -47,19 +49,25 @@ pub(super) async fn begin(State(app): State<SharedApp>, request: Request) -> Res
     expect_runner(&app, asked.runner.as_deref())?;
     // Before anything is begun that could not be streamed.
     let count = app.count_follower()?;
+    // To its end, also if the client leaves meanwhile: a repeat of the request sees all of it or nothing.
+    let beginning = tokio::spawn(begin_or_repeat(app.clone(), session.clone(), asked).in_current_span());
+    let run = beginning.await.map_err(|broken| ApiError::broken(format!("a task broke: {broken}")))??;
+    stream(&app, &session, &run, count).await
+}
+
+/// Gives the run that answers: a fresh one, or that of the turn that was begun before.
+async fn begin_or_repeat(app: SharedApp, session: SessionId, asked: ChatRequest) -> Result<RunId, ApiError> {
     let runner = asked.runner.clone();
-    let alone = app.lock_chat(&session).await;
+    let _alone = app.lock_chat(&session).await;
     let (store, id) = (app.store.clone(), session.clone());
-    let run = match app.desk.document(move || prepare(&store, &id, asked)).await?? {
-        Prepared::Repeated(run) => run,
+    match app.desk.document(move || prepare(&store, &id, asked)).await?? {
+        Prepared::Repeated(run) => Ok(run),
         Prepared::Turn(turn) => {
             let run = start(&app, &session, turn, runner.as_deref()).await?;
             tracing::info!(%session, %run, "a run has begun for a chat");
-            run
+            Ok(run)
         }
-    };
-    drop(alone);
-    stream(&app, &session, &run, count).await
+    }
 }
 
 fn refused_body(error: InvalidChat) -> ApiError {
@@ -87,9 +95,9 @@ enum Prepared {
 }
 
 /// Compares a request with the session, and stores what came with it. A request that is refused stores nothing.
-fn prepare(store: &Store, session: &SessionId, asked: ChatRequest) -> Result<Prepared, ApiError> {
+fn prepare(store: &Store, session: &SessionId, mut asked: ChatRequest) -> Result<Prepared, ApiError> {
     let known = known(store, session, &asked)?;
-    let files = asked.message.as_ref().map(|message| message.files.clone()).unwrap_or_default();
+    let files = asked.message.as_mut().map(|message| std::mem::take(&mut message.files)).unwrap_or_default();
     let attached = Attached::files(files).check(store, session)?;
     let turn = match asked.turn(&known, attached.json()).map_err(refused_turn)? {
         ChatTurn::Repeated(run) if store.has_run(session, &run)? => return Ok(Prepared::Repeated(run)),
@@ -112,7 +120,10 @@ fn prepare(store: &Store, session: &SessionId, asked: ChatRequest) -> Result<Pre
     if turn.replaces.is_none() {
         create_missing(store, session, &turn.message)?;
     }
-    attached.store(store, session)?;
+    // An answer that is given again is one to the stored message, with the files of that.
+    if !matches!(turn.replaces, Some(Replaces::Answer(_) | Replaces::LastAnswer)) {
+        attached.store(store, session)?;
+    }
     Ok(Prepared::Turn(turn))
 }
 
@@ -121,7 +132,7 @@ fn known(store: &Store, session: &SessionId, asked: &ChatRequest) -> Result<Know
     let named = asked.named().map(|id| store.run_of_message(session, id)).transpose();
     let named = match named {
         Err(StoreError::NotFound { .. }) => return Ok(Known::default()),
-        named => named?.flatten(),
+        named => named.map_err(missing)?.flatten(),
     };
     let last_question = match (&named, &asked.message_id) {
         (None, None) => last_question(store, session)?,

@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
+use super::sessions::missing;
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::http::app::SharedApp;
 use crate::http::chat::{ChatFeed, HistoryView, Pending, ui_messages};
@@ -90,7 +91,7 @@ struct History {
 fn read_history(store: &Store, session: &SessionId, asked: &HistoryAsked) -> Result<History, ApiError> {
     let session = match store.get_session(session) {
         Err(StoreError::NotFound { .. }) => return Ok(History { json: "[]".to_owned(), live: None }),
-        session => session?,
+        session => session.map_err(missing)?,
     };
     let turn = session.pending_turn();
     let active = session.active_run().and_then(|run| RunId::parse(&run).ok());
@@ -164,7 +165,7 @@ fn known_run(store: &Store, session: &SessionId, run: &str) -> Result<RunId, Api
 fn live_run(store: &Store, session: &SessionId) -> Result<Option<RunId>, ApiError> {
     let metadata = match store.metadata(session) {
         Err(StoreError::NotFound { .. }) => return Ok(None),
-        metadata => metadata?,
+        metadata => metadata.map_err(missing)?,
     };
     match metadata.active_run() {
         Some(run) => streamed(store, session, RunId::parse(&run).ok().as_ref(), || None),
