@@ -2,7 +2,7 @@
 
 use super::Frame;
 use crate::http::chat::value::shown;
-use crate::model::{Fields, Object, RunId, is_truthy, quoted, text_of};
+use crate::model::{Fields, Object, RunId, quoted, text_of};
 
 /// The key of a message's metadata that is Lastword's. A producer's own is left out.
 pub(in crate::http::chat) const OURS: &str = "lastword";
@@ -17,9 +17,15 @@ impl Usage {
         let number = |keys: [&str; 2]| keys.iter().filter_map(|key| fields.get(key)?.parse::<u64>().ok()).next();
         let input = number(["input_tokens", "prompt_tokens"]);
         let output = number(["output_tokens", "completion_tokens"]);
-        let total = number(["total_tokens", "total_tokens"]).or_else(|| input?.checked_add(output?));
+        let total = number(["total_tokens", "total_tokens"]).or_else(|| Some(input?.saturating_add(output?)));
         let usage = [input, output, total];
         usage.iter().any(Option::is_some).then_some(Usage(usage))
+    }
+
+    /// A sum is unknown if a part is.
+    fn plus(self, other: Usage) -> Self {
+        let sum = |nth: usize| Some(self.0[nth]?.saturating_add(other.0[nth]?));
+        Usage([sum(0), sum(1), sum(2)])
     }
 
     pub(in crate::http::chat) fn to_json(self) -> String {
@@ -51,15 +57,28 @@ impl About {
         self.ended_at = seconds.filter(|seconds| seconds.is_finite()).or(self.ended_at);
     }
 
-    /// Notes the model and the usage that an event names. Whether it names one.
-    pub(super) fn note(&mut self, fields: &Fields<'_>) -> bool {
-        let inside = fields.get("usage").and_then(Fields::parse);
-        let usage = inside.as_ref().and_then(Usage::of).or_else(|| Usage::of(fields));
-        let model = fields.get("model").filter(|model| is_truthy(model)).and_then(text_of);
-        let is_new = usage.is_some() || model.is_some();
-        self.usage = usage.or(self.usage);
+    /// Notes what a `usage` event tells: usages add up, as in the note of the run. Whether it tells anything.
+    pub(super) fn add_usage(&mut self, fields: &Fields<'_>) -> bool {
+        let usage = Usage::of(fields);
+        self.usage = match (self.usage, usage) {
+            (Some(known), Some(more)) => Some(known.plus(more)),
+            (known, more) => known.or(more),
+        };
+        self.note_model(fields) || usage.is_some()
+    }
+
+    /// The last event may name the model, and the usage where no event did.
+    pub(super) fn note_end(&mut self, fields: &Fields<'_>) {
+        let told = || Usage::of(&fields.get("usage").and_then(Fields::parse)?);
+        self.usage = self.usage.or_else(told);
+        self.note_model(fields);
+    }
+
+    fn note_model(&mut self, fields: &Fields<'_>) -> bool {
+        let model = fields.get("model").and_then(text_of).filter(|model| !model.is_empty());
+        let is_told = model.is_some();
         self.model = model.map(|model| model.into_owned()).or(self.model.take());
-        is_new
+        is_told
     }
 
     /// What is known while the run goes on.

@@ -96,7 +96,7 @@ impl ChunkWriter {
             "tool_complete" => self.calls.complete(&fields(), out),
             "file" | "source" | "data" => self.add_ui_part(name, payload, out),
             "metadata" => write_metadata(payload, out),
-            "usage" if self.about.note(&fields()) => self.about.write(out),
+            "usage" if self.about.add_usage(&fields()) => self.about.write(out),
             ATTEMPT_EVENT => self.begin_attempt(out),
             "done" | "stream_end" | "cancel" | "apperror" | "error" => self.note_end(name, payload, out),
             _ => {}
@@ -185,7 +185,9 @@ impl ChunkWriter {
     /// The last end that is not `stream_end` decides, as it does for the journal.
     fn note_end(&mut self, name: &str, payload: &str, out: &mut Vec<u8>) {
         self.close_part(out);
-        self.about.note(&Fields::parse(payload).unwrap_or(Fields(Vec::new())));
+        if name == "done" {
+            self.about.note_end(&Fields::parse(payload).unwrap_or(Fields(Vec::new())));
+        }
         if name != "stream_end" || self.ending.is_none() {
             self.ending = ClosingChunk::of(name, payload).or(self.ending.take());
             self.state = RunEnd::of(name, payload).or(self.state);

@@ -306,8 +306,9 @@ fn metadata_says_whose_answer_it_is_and_what_it_took() {
     writer.began_at(Some(17.5));
     for (name, payload) in [
         ("metadata", r#"{"topic":"sea","lastword":{"run_id":"not yours"}}"#),
-        ("usage", r#"{"prompt_tokens":3,"completion_tokens":4}"#),
-        ("done", r#"{"model":"m"}"#),
+        ("usage", r#"{"prompt_tokens":1,"completion_tokens":4}"#),
+        ("usage", r#"{"input_tokens":2,"output_tokens":0}"#),
+        ("done", r#"{"model":"m","usage":{"input_tokens":99}}"#),
     ] {
         writer.event(name, payload, &mut out);
     }
@@ -316,11 +317,13 @@ fn metadata_says_whose_answer_it_is_and_what_it_took() {
     let out = String::from_utf8(out).unwrap();
     let metadata: Vec<&str> =
         out.lines().filter_map(|line| line.split_once("\"messageMetadata\":")?.1.strip_suffix('}')).collect();
+    let first = r#""usage":{"input_tokens":1,"output_tokens":4,"total_tokens":5}"#;
     let usage = r#""usage":{"input_tokens":3,"output_tokens":4,"total_tokens":7}"#;
     assert_eq!(
         metadata,
         [
             r#"{"topic":"sea"}"#.to_owned(),
+            format!(r#"{{"lastword":{{"run_id":"r1","model":null,{first}}}}}"#),
             format!(r#"{{"lastword":{{"run_id":"r1","model":null,{usage}}}}}"#),
             format!(
                 r#"{{"lastword":{{"run_id":"r1","model":"m",{usage},"began_at":17.5,"ended_at":18.25,"state":"completed"}}}}"#
