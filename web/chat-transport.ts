@@ -298,7 +298,9 @@ async function* readChunks(body: ReadableStream<Uint8Array>): AsyncGenerator<UIM
   let text = '';
   try {
     for (;;) {
-      const { done, value } = await reader.read();
+      const { done, value } = await reader.read().catch((cause: unknown) => {
+        throw new TypeError('network error: the connection to the answer was lost', { cause });
+      });
       if (done) throw new TypeError('network error: the answer was cut before its end');
       text += decoder.decode(value, { stream: true });
       const lines = text.split('\n');
