@@ -1,4 +1,5 @@
-//! `Chat` of `@ai-sdk/react` with the transport that `useChat` has by default, in both versions that people use.
+//! `Chat` of `@ai-sdk/react` in both versions that people use: with the transport that `useChat` has by default, and with
+//! ours.
 
 use crate::house::House;
 
@@ -28,4 +29,24 @@ fn a_chat_resumes_to_its_end_though_others_read_the_dead_run_first() {
 #[test]
 fn a_chat_that_lost_its_connection_resumes_the_live_answer() {
     in_both_versions("chat_cut");
+}
+
+#[test]
+fn any_events_are_the_same_message_in_the_stream_and_in_the_history() {
+    in_both_versions("chat_history");
+}
+
+#[test]
+fn the_transport_has_the_types_of_both_versions() {
+    House::open().play("transport_types", &[]);
+}
+
+#[test]
+fn the_transport_sends_little_stops_runs_and_resumes_them() {
+    in_both_versions("chat_transport");
+}
+
+#[test]
+fn five_turns_are_told_to_the_model_as_they_were_whatever_happens_to_them() {
+    in_both_versions("chat_turns");
 }

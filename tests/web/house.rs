@@ -2,6 +2,7 @@
 //! server to be killed and started; everything else it does by itself.
 
 use std::fs;
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
@@ -14,6 +15,7 @@ use crate::process::Process;
 const LASTWORD: &str = env!("CARGO_BIN_EXE_lastword");
 const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/web/js");
 const AGENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/web/agent.sh");
+const TOOLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/web/tools.sh");
 
 /// Times that a server may find its address taken, by a connection that had it for a moment.
 const STARTS_MAX: u32 = 20;
@@ -23,6 +25,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub(crate) struct House {
     home: TempDir,
     address: String,
+    /// Where a scene may serve an endpoint that speaks OpenAI's chat completions: the runner `model` asks there.
+    endpoint: String,
     token_file: bool,
     server: Option<Process>,
 }
@@ -40,10 +44,11 @@ impl House {
 
     fn new(token: Option<&str>) -> Self {
         let home = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("the build directory can be written");
-        let runner = format!("[runners.agent]\nkind = \"command\"\ncommand = [\"/bin/sh\", {AGENT:?}]\n");
-        write_private(&home.path().join("lastword.toml"), &runner);
+        let endpoint = free_address();
+        write_private(&home.path().join("lastword.toml"), &runners(&endpoint));
         token.iter().for_each(|token| write_private(&home.path().join("tokens"), token));
-        let mut house = House { home, address: "127.0.0.1:0".to_owned(), token_file: token.is_some(), server: None };
+        let address = "127.0.0.1:0".to_owned();
+        let mut house = House { home, address, endpoint, token_file: token.is_some(), server: None };
         house.start_server();
         house
     }
@@ -112,8 +117,24 @@ impl House {
         let mut command = Command::new("node");
         command.current_dir(SCRIPTS).arg(format!("scenes/{scene}.mjs")).args(args);
         command.env("LASTWORD_BASE", format!("http://{}", self.address)).env("LASTWORD_SCENE", scene);
+        command.env("LASTWORD_ENDPOINT", &self.endpoint);
         command
     }
+}
+
+/// Two commands, and an endpoint of the scene's own.
+fn runners(endpoint: &str) -> String {
+    let command = |name: &str, script: &str| {
+        format!("[runners.{name}]\nkind = \"command\"\ncommand = [\"/bin/sh\", {script:?}]\n")
+    };
+    let model = format!("[runners.model]\nkind = \"openai\"\nbase_url = \"http://{endpoint}/v1\"\nmodel = \"m-1\"\n");
+    command("agent", AGENT) + &command("tools", TOOLS) + &model
+}
+
+/// An address that is free now.
+fn free_address() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has free ports");
+    listener.local_addr().expect("a listener has an address").to_string()
 }
 
 fn write_private(path: &Path, text: &str) {
