@@ -47,7 +47,7 @@ fn edit(store: &Store) -> Result<lastword::Run, StoreError> {
 }
 
 fn say(run: &lastword::Run) -> Result<(), StoreError> {
-    run.append(Event::tool("t", "look", "up"))?;
+    run.append(Event::tool("t", "look", &serde_json::json!({"where": "up"})))?;
     run.append(Event::token("new words")).map(drop)
 }
 

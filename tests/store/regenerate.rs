@@ -30,8 +30,8 @@ impl Fixture {
     /// A turn that is answered: a tool call, and words that name the run.
     fn answered(&self, name: &str, turn: UserTurn) {
         let run = self.start(name, turn);
-        run.append(Event::tool("t", name, "looks")).unwrap();
-        run.append(Event::tool_complete("t", name, false)).unwrap();
+        run.append(Event::tool("t", name, &serde_json::json!({"where": "looks"}))).unwrap();
+        run.append(Event::tool_complete("t", name, &serde_json::json!("seen"), false)).unwrap();
         run.append(Event::token(&format!("answer of {name}"))).unwrap();
         run.finish(Outcome::Completed).unwrap();
     }
