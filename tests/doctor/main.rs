@@ -18,3 +18,4 @@ mod rows;
 mod scenes;
 #[path = "../shared/seeds.rs"]
 mod seeds;
+mod values;
