@@ -455,10 +455,12 @@ mod tests {
         SessionId::parse(text).unwrap()
     }
 
+    type ReadBack = fn(&str) -> Option<SessionId>;
+
     /// Every path that is made from the id of a session, with how its name is read back.
-    fn paths_of(id: &SessionId) -> Vec<(PathBuf, fn(&str) -> Option<SessionId>)> {
+    fn paths_of(id: &SessionId) -> Vec<(PathBuf, ReadBack)> {
         let (layout, run) = (Layout::new(Path::new("d")), RunId::parse("r").unwrap());
-        let directory: fn(&str) -> Option<SessionId> = Layout::session_of_directory;
+        let directory: ReadBack = Layout::session_of_directory;
         let above = |path: PathBuf| path.parent().unwrap().to_owned();
         vec![
             (layout.sidecar(id), Layout::session_of),

@@ -32,7 +32,7 @@ fn an_attachment_that_meets_the_deletion_of_its_session_is_in_the_trash_or_refus
 /// Each of two threads that store the same bytes has its answer when they are durable, with a media type that stays.
 #[test]
 fn the_same_attachment_of_two_threads_is_durable_for_both() {
-    let explorer = Explorer { singles_max: 200, pairs_max: 200, seeds: 50, ..Explorer::default() };
+    let explorer = Explorer { singles_max: 200, pairs_max: 4_000, seeds: 100, ..Explorer::default() };
     let open =
         |disk: &SimDisk| Store::open_on(std::sync::Arc::new(disk.clone()), "/data", lastword::Options::default());
     explorer.explore(

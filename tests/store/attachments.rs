@@ -72,7 +72,7 @@ fn the_attachments_of_a_deleted_session_are_in_the_trash() {
     assert_eq!(store.put_attachment(id, b"picture", "image/png", None).unwrap_err().code(), "not_found");
     let trash = fs::read_dir(fixture.folder.path().join("_trash")).unwrap().next().unwrap().unwrap().path();
     assert_eq!(fs::read(trash.join("attachments").join(stored.id.as_str())).unwrap(), b"picture");
-    assert_eq!(fixture.attachment_files(), [PathBuf::new(); 0]);
+    assert!(fixture.attachment_files().is_empty());
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn what_is_beyond_the_bounds_of_an_attachment_is_refused_and_nothing_is_stored()
         let refused = store.put_attachment(id, b"x", "image/png", Some(bad)).unwrap_err();
         assert_eq!(refused.code(), "invalid_argument", "{bad:?}");
     }
-    assert_eq!(fixture.attachment_files(), [PathBuf::new(); 0]);
+    assert!(fixture.attachment_files().is_empty());
     let media_types = ["image/svg+xml", "text/plain; charset=utf-8", "application/vnd.openxmlformats-officedocument"];
     for (at, media_type) in media_types.into_iter().enumerate() {
         let stored = store.put_attachment(id, &[at as u8], media_type, Some("../../etc/passwd")).unwrap();
