@@ -96,7 +96,7 @@ pub(crate) fn is_file_address(url: &str) -> bool {
 
 fn has_scheme(url: &str, schemes: &[&str]) -> bool {
     let begins = |scheme: &&str| url.get(..scheme.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(scheme));
-    schemes.iter().any(|scheme| begins(scheme)) && !url.chars().any(char::is_control)
+    schemes.iter().any(begins) && !url.chars().any(char::is_control)
 }
 
 /// The text of the first of these keys that says anything. A number is as good as its text.
