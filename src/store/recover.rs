@@ -233,8 +233,8 @@ impl Shared {
     fn dead_turn_note(&self, lock: &SessionLock, read: &Cached) -> Result<TurnNote, StoreError> {
         let is_dead = read.watch.is_pending && self.is_dead(lock, &read.session);
         let run = read.session.active_run().filter(|_| is_dead).and_then(|run| RunId::parse(&run).ok());
-        let note = run.map(|run| self.turn_note(read.session.id(), &run)).transpose()?;
-        Ok(note.flatten().unwrap_or_default())
+        let note = run.map(|run| self.note_to_settle(read.session.id(), &run)).transpose()?;
+        Ok(note.unwrap_or_default())
     }
 
     fn look_behind_markers(&self, read: &Cached, grown: &[String]) -> HashMap<String, Evidence> {

@@ -94,6 +94,15 @@ impl Shared {
         Ok(before.map_or(Cow::Borrowed(session), Cow::Owned))
     }
 
+    /// The same for a run that is to be settled. A record that cannot be read must not take the session with it: its turn is
+    /// one like any other then, and nothing is replaced. Only a lack of descriptors, which passes, is waited for.
+    pub(super) fn note_to_settle(&self, session: &SessionId, run: &RunId) -> Result<TurnNote, StoreError> {
+        match self.storage.birth(session, run) {
+            Err(error) if error.is_no_descriptor() => Err(error.into()),
+            birth => Ok(birth.ok().flatten().and_then(|birth| birth.turn).unwrap_or_default()),
+        }
+    }
+
     fn pending_message(&self, session: &Session, message: &str) -> Result<Option<AskedBefore>, StoreError> {
         let (Some(turn), Some(run)) = (session.pending_turn(), session.active_run()) else { return Ok(None) };
         let Ok(run) = RunId::parse(&run) else { return Ok(None) };

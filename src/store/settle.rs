@@ -34,7 +34,7 @@ impl Shared {
             Err(StoreError::NotFound { .. }) => return Ok(false),
             read => read?,
         };
-        let note = self.turn_note(session, run)?.unwrap_or_default();
+        let note = self.note_to_settle(session, run)?;
         let before = without_replaced(&read.session, &note);
         let limit = fold_limit(before.as_ref().unwrap_or(&read.session), run.as_str(), self.options.document_bytes_max);
         let evidence = recovery::read(&self.storage, session, run, limit)?;

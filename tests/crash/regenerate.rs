@@ -361,3 +361,42 @@ fn a_restore_that_was_cut_is_repeated_with_the_same_result() {
         }
     }
 }
+
+/// A run that was given up for dead ends after all, and that is cut anywhere: nothing is lost, and a repeat takes the place.
+#[test]
+fn a_late_end_that_was_cut_is_repeated_with_the_same_result() {
+    let (laid, expected) = (CASES[0].laid(), CASES[4].after);
+    let begun = open(&laid).and_then(|store| edit(&store).and_then(|run| say(&run)));
+    begun.unwrap();
+    laid.kill();
+    resolve(&laid).unwrap();
+    let finish = |disk: &SimDisk| {
+        open_later(disk).and_then(|store| store.resume_run(&id(), &run_id(NEW))?.finish(Outcome::Completed).map(drop))
+    };
+    let whole = laid.copy();
+    finish(&whole).unwrap();
+    assert_eq!(files(&laid).len(), 2, "the attempt is a branch");
+    for operation in 1..=whole.operations() - laid.operations() {
+        let stopped = laid.copy();
+        stopped.stop_before(laid.operations() + operation);
+        let is_done = finish(&stopped).is_ok();
+        for (end, disk) in ended(&stopped) {
+            let what = format!("operation {operation}, {end:?}");
+            resolve(&disk).unwrap();
+            let found = texts(&open_later(&disk).unwrap().get_session(&id()).unwrap());
+            assert!(found == OLD && !is_done || found == expected, "{found:?}: {what}");
+            let kept = kept_words(&disk, &open_later(&disk).unwrap());
+            for words in OLD.iter().chain(&["edited", "new words"]) {
+                assert!(kept.contains(words), "{words:?} is lost: {what}");
+            }
+            if !end.is_power() {
+                // If it was settled, it is sealed, and there is nothing to repeat.
+                let repeated = finish(&disk);
+                assert!(repeated.is_ok() || found == expected, "{repeated:?}: {what}");
+                let store = open_later(&disk).unwrap();
+                assert_eq!(texts(&store.get_session(&id()).unwrap()), expected, "{what}");
+                assert_eq!(store.branches(&id()).unwrap().len(), 1, "{what}");
+            }
+        }
+    }
+}

@@ -14,6 +14,7 @@ mod permissions;
 mod rebuild;
 mod recorded;
 mod repairs;
+mod replaced;
 mod rows;
 mod scenes;
 #[path = "../shared/seeds.rs"]
