@@ -39,6 +39,7 @@ pub use id::{InvalidId, RunId, SessionId};
 pub(crate) use json::{Fields, quoted};
 pub use json::{Object, TextBuffer, quote, text_of};
 pub(crate) use moment::seconds_of;
+#[cfg(feature = "server")]
 pub(crate) use open_calls::OpenCalls;
 pub use row::Row;
 pub use run_end::{RunEnd, RunState};
@@ -50,4 +51,5 @@ pub use text::{is_blank, is_truthy, normal_form, python_text, trim};
 pub use tool::ToolCard;
 pub(crate) use tool::{ANSWERED, STORED_KEYS, TOLD_KEYS};
 pub use turn_note::{BranchReason, ReplacedTurn, TurnNote};
+#[cfg(feature = "server")]
 pub(crate) use ui_part::{PARTS, is_file_address, ui_part};

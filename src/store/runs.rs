@@ -215,7 +215,7 @@ impl Store {
     }
 
     /// When a run began, in seconds, if that was noted.
-    pub(crate) fn run_began_at(&self, session: &SessionId, run: &RunId) -> Result<Option<f64>, StoreError> {
+    pub fn run_began_at(&self, session: &SessionId, run: &RunId) -> Result<Option<f64>, StoreError> {
         Ok(self.shared.storage.birth(session, run)?.map(|birth| birth.begun_at))
     }
 
