@@ -203,7 +203,7 @@ pub(crate) fn fingerprint(rows: impl Iterator<Item = Row>) -> String {
     print.to_string()
 }
 
-/// 128 bits in two FNV-1a sums. Not against anybody who looks for a collision.
+/// 128 bits in two FNV-1a sums. It does not withstand a search for collisions.
 #[derive(Clone, Copy)]
 struct Fingerprint(u64, u64);
 

@@ -11,11 +11,11 @@ use crate::model::{AttachmentId, STORED_KEYS, SessionId, ToolCard};
 use crate::sidecar;
 use crate::storage::{ObjectKind, Storage, StorageError};
 
-/// What the values are, to whoever fetches them.
+/// The media type of the values.
 const MEDIA_TYPE: &str = "application/json";
 
-/// Stores the values that cards of a fold refer to, durably. A store that cannot be written is left as it is: whoever reads it
-/// saves no document either.
+/// Stores the values that cards of a fold refer to, durably. A store that cannot be written is left as it is: its readers
+/// save no document either.
 pub fn store_large(storage: &Arc<dyn Storage>, session: &SessionId, values: &[LargeValue]) -> Result<(), StorageError> {
     if !storage.can_write() {
         return Ok(());

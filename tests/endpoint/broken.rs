@@ -21,7 +21,7 @@ async fn check_asked_again(broken: &str, closed_by: &str) {
     );
 }
 
-/// Broken like this, an answer is asked for again unless somebody has seen a word of it.
+/// Broken like this, an answer is asked for again unless a word of it was shown.
 async fn check_broken(broken: &str, closed_by: &str, notice: &str) {
     check_asked_again(broken, closed_by).await;
     let house = House::new(vec![sends(&[HEAD, &word("half"), broken, &word("no more"), DONE])]).await;

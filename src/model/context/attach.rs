@@ -58,7 +58,7 @@ impl File<'_> {
         match is_fetched && is_image(&self.media_type) {
             true => Ok(image_part(self.url)),
             false if is_fetched => Err("it is an address of something that is not an image".to_owned()),
-            false => Err("nobody but this program's clients can fetch its address".to_owned()),
+            false => Err("only clients of this program can fetch its address".to_owned()),
         }
     }
 

@@ -20,7 +20,7 @@ use part::{Kind, Part};
 
 use super::value::{given, part_for};
 use crate::model::fold::ATTEMPT_EVENT;
-use crate::model::{Fields, RunEnd, RunId, SessionId, is_truthy, quote, trim, ui_part};
+use crate::model::{Fields, RunEnd, RunId, SessionId, is_truthy, python_text, quote, trim, ui_part};
 
 /// Writes the chunks of one run's answer, which is one message of the UI.
 ///
@@ -123,6 +123,10 @@ impl ChunkWriter {
     fn add(&mut self, kind: Kind, value: Option<&str>, out: &mut Vec<u8>) {
         let Some(value) = value.filter(|value| is_truthy(value)) else { return };
         if self.part.as_ref().is_some_and(|part| part.kind != kind) {
+            // White space at the beginning of a part is not sent, and ends no other one.
+            if trim(&python_text(value)).is_empty() {
+                return;
+            }
             self.close_part(out);
         }
         let part = self.part.get_or_insert_with(|| Part::new(kind));
