@@ -78,8 +78,17 @@ fn timeless(line: &str) -> String {
 }
 
 fn forget_moments(value: &mut Value) {
-    const MOMENTS: [&str; 7] =
-        ["created_at", "updated_at", "timestamp", "pending_started_at", "crc", "last_message_at", "took_seconds"];
+    const MOMENTS: [&str; 9] = [
+        "created_at",
+        "updated_at",
+        "timestamp",
+        "pending_started_at",
+        "began_at",
+        "ended_at",
+        "crc",
+        "last_message_at",
+        "took_seconds",
+    ];
     match value {
         Value::Object(object) => {
             for (key, value) in object {
