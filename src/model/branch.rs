@@ -114,7 +114,7 @@ impl Cut {
             print.add(&row);
             (next, print)
         }));
-        let begins_turn = |at: usize| session.message(at).is_none_or(|row| row.role() == "user");
+        let begins_turn = |at: usize| session.message(at).is_none_or(|row| row.is_question());
         let fits =
             |(at, print): (usize, Fingerprint)| (print.to_string() == self.after && begins_turn(at)).then_some(at);
         let mut fitting = places.into_iter().filter_map(fits);

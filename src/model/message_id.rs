@@ -30,14 +30,23 @@ pub fn answer_id(user: Option<(&Row, usize)>, row: &Row, index: usize) -> String
 
 /// The last user row with this id.
 pub(crate) fn find_user(session: &Session, id: &str) -> Option<usize> {
-    user_rows(session).find(|(at, row)| user_message_id(row, *at) == id).map(|(at, _)| at)
+    let rows = session.texts(List::Messages).enumerate().rev().filter(|(_, json)| may_have_id(json, id));
+    let mut rows = rows.map(|(at, json)| (at, Row::parse(json)));
+    rows.find(|(at, row)| row.is_question() && user_message_id(row, *at) == id).map(|(at, _)| at)
+}
+
+/// Spares the JSON reader most rows: a row that has an id spells it, or its run, unless the id is one of a place or is escaped.
+fn may_have_id(json: &str, id: &str) -> bool {
+    let is_plain = id.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'));
+    let spells_run = || id.strip_suffix("-user").is_some_and(|run| json.contains(run));
+    !is_plain || id.starts_with("row-") || json.contains(id) || spells_run()
 }
 
 /// The last user row that is named by this id itself or by its answer's: a run, or `row-N`.
 pub(crate) fn find_answered(session: &Session, id: &str) -> Option<usize> {
     let mut answer = Vec::new();
     for (at, row) in session.messages().enumerate().rev() {
-        if row.role() != "user" {
+        if !row.is_question() {
             answer.push((at, row));
             continue;
         }
@@ -53,10 +62,10 @@ pub(crate) fn find_answered(session: &Session, id: &str) -> Option<usize> {
     None
 }
 
-/// The user rows, the last one first.
+/// The rows in which the user asks something, the last one first.
 pub(crate) fn user_rows(session: &Session) -> impl Iterator<Item = (usize, Row)> {
     let rows = session.texts(List::Messages).enumerate().rev();
-    rows.map(|(at, text)| (at, Row::parse(text))).filter(|(_, row)| row.role() == "user")
+    rows.map(|(at, text)| (at, Row::parse(text))).filter(|(_, row)| row.is_question())
 }
 
 #[cfg(test)]

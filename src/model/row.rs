@@ -2,7 +2,9 @@
 
 use std::borrow::Cow;
 
-use super::json::Object;
+use serde_json::value::RawValue;
+
+use super::json::{Fields, Object, text_of};
 use super::text::{is_truthy, python_text};
 
 /// A message of the conversation, with every key that anyone put into it.
@@ -61,6 +63,11 @@ impl Row {
         self.fields.is_true("_error")
     }
 
+    /// Whether the user asks something here. Some programs put the results of tools into rows of the user, which ask nothing.
+    pub fn is_question(&self) -> bool {
+        self.role() == "user" && !self.fields.get("content").is_some_and(is_results_alone)
+    }
+
     /// The run that it came from, if it says so.
     pub fn run(&self) -> Option<Cow<'_, str>> {
         self.fields.text("_recovered_stream_id").or_else(|| self.fields.text("_run_id"))
@@ -74,5 +81,32 @@ impl Row {
     /// All of its keys, to be changed.
     pub fn fields_mut(&mut self) -> &mut Object {
         &mut self.fields
+    }
+}
+
+/// Whether content is a list of tool results and of nothing else.
+fn is_results_alone(content: &str) -> bool {
+    let Ok(blocks) = serde_json::from_str::<Vec<&RawValue>>(content) else { return false };
+    let kind =
+        |block: &RawValue| Fields::parse(block.get())?.get("type").and_then(text_of).map(|kind| kind.into_owned());
+    !blocks.is_empty() && blocks.iter().all(|block| kind(block).as_deref() == Some("tool_result"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_of_tools_are_no_question_although_the_user_seems_to_say_them() {
+        for (row, expected) in [
+            (r#"{"role":"user","content":"hi"}"#, true),
+            (r#"{"role":"user","content":[]}"#, true),
+            (r#"{"role":"user"}"#, true),
+            (r#"{"role":"user","content":[{"type":"tool_result","tool_use_id":"a","content":"x"}]}"#, false),
+            (r#"{"role":"user","content":[{"type":"tool_result"},{"type":"text","text":"and now?"}]}"#, true),
+            (r#"{"role":"assistant","content":"ho"}"#, false),
+        ] {
+            assert_eq!(Row::parse(row).is_question(), expected, "{row}");
+        }
     }
 }

@@ -73,6 +73,15 @@ impl UserTurn {
         Ok(TurnNote { message_id: self.message_id.clone(), metadata, ..TurnNote::default() })
     }
 
+    /// Checks what can be told without the session. [`Store::begin_run`] refuses what this refuses.
+    pub fn check(&self) -> Result<(), StoreError> {
+        self.note()?;
+        if self.replaces.is_none() {
+            self.pending()?;
+        }
+        Ok(())
+    }
+
     pub(super) fn pending(&self) -> Result<PendingTurn, StoreError> {
         check_length("message", &self.message)?;
         if self.message.is_empty() {
@@ -108,9 +117,7 @@ impl Store {
     /// What a crash leaves: a journal without events, which a repeat takes over; or that and the pending turn. A turn that is
     /// refused leaves nothing.
     pub fn begin_run(&self, session: &SessionId, turn: UserTurn) -> Result<Run, StoreError> {
-        if turn.replaces.is_none() {
-            turn.pending()?;
-        }
+        turn.check()?;
         let shared = &self.shared;
         let lock = shared.locks.of(session);
         let _alone = lock.document.lock();

@@ -184,3 +184,36 @@ fn a_branch_is_put_back_by_a_client_that_knows_the_revision() {
     house.get("/v1/sessions/none/branches").expect(404);
     house.send(&ask("POST", "/v1/sessions/none/branches/x/restore").header("if-match", "*")).expect(404);
 }
+
+#[test]
+fn a_message_that_is_refused_begins_no_chat() {
+    let house = chat_house();
+    let mut large = user("m1", "x");
+    large["metadata"] = json!({ "note": "x".repeat(40_000) });
+    for message in [large, user(&"x".repeat(257), "x")] {
+        submit(&house, "new", message).expect(400);
+        house.get("/v1/sessions/new").expect(404);
+    }
+}
+
+#[test]
+fn results_of_tools_in_rows_of_the_user_are_not_answered_again() {
+    let house = chat_house();
+    let rows = json!([
+        { "role": "user", "content": "weather?", "timestamp": 1 },
+        { "role": "assistant", "content": [{ "type": "tool_use", "id": "a", "name": "look", "input": {} }], "timestamp": 2 },
+        { "role": "user", "content": [{ "type": "tool_result", "tool_use_id": "a", "content": "sun" }], "timestamp": 3 },
+        { "role": "assistant", "content": "It is sunny.", "timestamp": 4 },
+    ]);
+    let session = json!({ "session_id": "old", "title": "", "created_at": 1.0, "updated_at": 2.0, "messages": rows });
+    let path = house.data().join("old.json");
+    std::fs::write(path, session.to_string()).unwrap();
+    let question = json!({ "id": "x", "role": "user", "parts": [{ "type": "text", "text": "weather?" }] });
+    for messages in [vec![], vec![question]] {
+        regenerate(&house, "old", None, &messages).expect(200);
+        assert_eq!(crate::chat_client::rows(&house, "old"), ["user: weather?", "assistant: weather?! 0 files"]);
+        let branch = branches(&house, "old")[0].clone();
+        assert_eq!((&branch["at_row"], &branch["reason"]), (&json!(0), &json!("regenerate")));
+    }
+    assert_eq!(branches(&house, "old")[0]["rows"], 4);
+}

@@ -14,7 +14,7 @@ use crate::http::chat::{ChatRequest, ChatTurn, InvalidChat, Known, RefusedTurn};
 use crate::http::describe::{ChatBody, StreamEvent};
 use crate::http::error::{ApiError, ErrorBody};
 use crate::http::request::{expect_json, read_chat};
-use crate::model::{RunId, Session, SessionId};
+use crate::model::{Row, RunId, Session, SessionId};
 use crate::store::{NewSession, Replaces, Store, StoreError, UserTurn};
 
 /// Characters of a title that is made of the first message.
@@ -94,7 +94,8 @@ enum Prepared {
     Turn(UserTurn),
 }
 
-/// Compares a request with the session, and stores what came with it. A request that is refused stores nothing.
+/// Compares a request with the session, and stores what came with it. A request that is refused here stores nothing; the
+/// files of one that the session refuses, because another run has not ended, stay stored.
 fn prepare(store: &Store, session: &SessionId, mut asked: ChatRequest) -> Result<Prepared, ApiError> {
     let known = known(store, session, &asked)?;
     let files = asked.message.as_mut().map(|message| std::mem::take(&mut message.files)).unwrap_or_default();
@@ -117,6 +118,7 @@ fn prepare(store: &Store, session: &SessionId, mut asked: ChatRequest) -> Result
             }
         }
     };
+    turn.check()?;
     if turn.replaces.is_none() {
         create_missing(store, session, &turn.message)?;
     }
@@ -143,7 +145,7 @@ fn known(store: &Store, session: &SessionId, asked: &ChatRequest) -> Result<Know
 
 fn last_question(store: &Store, session: &SessionId) -> Result<Option<String>, ApiError> {
     let of = |session: &Session| {
-        let question = session.messages().rev().find(|row| row.role() == "user");
+        let question = session.messages().rev().find(Row::is_question);
         question.map(|row| row.content().into_owned())
     };
     match store.get_session(session) {

@@ -19,8 +19,8 @@ use transcript::Transcript;
 
 use crate::limits::HISTORY_LARGE_BYTES_MAX;
 use crate::model::fold::StoredValue;
-use crate::model::message_id::find_user;
 use crate::model::{AttachmentId, PendingTurn, RunId, Session, TurnNote};
+use crate::recovery::place_of;
 
 /// What is to be shown.
 #[derive(Clone, Copy)]
@@ -61,8 +61,7 @@ pub(in crate::http) fn ui_messages(view: &HistoryView<'_>, before: Option<&str>,
 
 fn messages(view: &HistoryView<'_>) -> Vec<UiMessage> {
     let note = view.pending.and_then(|pending| pending.note);
-    let replaced = note.and_then(|note| note.replaces.as_ref());
-    let end = replaced.and_then(|replaced| find_user(view.session, &replaced.message));
+    let end = note.and_then(|note| place_of(view.session, note));
     let mut transcript = Transcript::new(view.session, view.left_out, end);
     view.session.messages().enumerate().take(end.unwrap_or(usize::MAX)).for_each(|(at, row)| transcript.add(at, row));
     if let Some(pending) = &view.pending {
