@@ -71,8 +71,10 @@ export class LastwordChatTransport<UI_MESSAGE extends UIMessage = UIMessage> imp
   readonly #options: LastwordChatTransportOptions;
   /** The run of each chat that this client has not seen to its end. */
   readonly #unfinished = new Map<string, string>();
-  /** The number of each chat's last request for a stream. */
+  /** The number of each chat's last resume. */
   readonly #requests = new Map<string, number>();
+  /** The stops of each chat that the server has not answered yet. */
+  readonly #stops = new Map<string, Promise<void>>();
 
   constructor(options: LastwordChatTransportOptions = {}) {
     const api = (options.api ?? CHAT_PATH).replace(/\/+$/, '');
@@ -83,9 +85,11 @@ export class LastwordChatTransport<UI_MESSAGE extends UIMessage = UIMessage> imp
   /** Sends the last message, and streams its answer. */
   async sendMessages(options: Parameters<ChatTransport<UI_MESSAGE>['sendMessages']>[0]): Promise<ReadableStream<UIMessageChunk>> {
     const { chatId, trigger, messageId, messages, abortSignal } = options;
-    this.#nextRequest(chatId);
     this.#unfinished.delete(chatId);
     const send = async (signal: AbortSignal) => {
+      // A message that follows a stop at once is not to find the stopped run still there.
+      await this.#stops.get(chatId);
+      if (abortSignal?.aborted) throw aborted();
       const own = await resolve(this.#options.body);
       const body = { ...own, ...options.body, id: chatId, messages: messages.slice(-1), trigger, messageId };
       return this.#fetch(CHAT_PATH, { method: 'POST', body: JSON.stringify(body), signal }, options);
@@ -104,6 +108,7 @@ export class LastwordChatTransport<UI_MESSAGE extends UIMessage = UIMessage> imp
       return this.#requests.get(chatId) === request;
     };
     const send = async (signal: AbortSignal) => {
+      await this.#stops.get(chatId);
       const run = this.#unfinished.get(chatId);
       const path = `${CHAT_PATH}/${encodeURIComponent(chatId)}/stream`;
       const ofRun = run === undefined ? undefined : await this.#fetch(`${path}?run=${encodeURIComponent(run)}`, { signal }, options);
@@ -179,7 +184,7 @@ export class LastwordChatTransport<UI_MESSAGE extends UIMessage = UIMessage> imp
     const abortion = new Promise<never>((_, reject) => {
       abort = () => {
         reject(aborted());
-        void this.#stopLater(chatId, answer, connection, isStopped);
+        this.#noteStop(chatId, this.#stopLater(chatId, answer, connection, isStopped));
       };
       abortSignal?.addEventListener('abort', abort, { once: true });
     });
@@ -207,6 +212,13 @@ export class LastwordChatTransport<UI_MESSAGE extends UIMessage = UIMessage> imp
     }
   }
 
+  #noteStop(chatId: string, stop: Promise<void>): void {
+    const all = Promise.allSettled([this.#stops.get(chatId), stop]).then(() => {
+      if (this.#stops.get(chatId) === all) this.#stops.delete(chatId);
+    });
+    this.#stops.set(chatId, all);
+  }
+
   async #stopAborted(chatId: string, run: string): Promise<void> {
     if (this.#options.stopOnAbort === false) return;
     if (this.#unfinished.get(chatId) === run) this.#unfinished.delete(chatId);
@@ -220,6 +232,7 @@ export class LastwordChatTransport<UI_MESSAGE extends UIMessage = UIMessage> imp
     let run = response.headers.get(RUN_HEADER) ?? undefined;
     let isOver = false;
     let abort = () => {};
+    const open = new Map<string, UIMessageChunk>();
     const learn = (chunk: UIMessageChunk) => {
       if (chunk.type === 'start') run ??= chunk.messageId;
       if (run !== undefined) this.#unfinished.set(chatId, run);
@@ -242,10 +255,10 @@ export class LastwordChatTransport<UI_MESSAGE extends UIMessage = UIMessage> imp
         abort = () => {
           if (isOver) return;
           isOver = true;
-          controller.enqueue({ type: 'abort' });
+          for (const chunk of [...open.values(), { type: 'abort' } as const]) controller.enqueue(chunk);
           controller.close();
           // A connection that breaks now has nothing left to say.
-          stop().catch(() => {});
+          this.#noteStop(chatId, stop());
         };
         if (abortSignal?.aborted) abort();
         else abortSignal?.addEventListener('abort', abort, { once: true });
@@ -255,7 +268,10 @@ export class LastwordChatTransport<UI_MESSAGE extends UIMessage = UIMessage> imp
           const { done, value } = await chunks.next();
           if (!done) learn(value);
           if (isOver) return;
-          if (!done) return controller.enqueue(this.#complete(value));
+          if (!done) {
+            noteOpen(open, value);
+            return controller.enqueue(this.#complete(value));
+          }
           if (this.#unfinished.get(chatId) === run) this.#unfinished.delete(chatId);
           controller.close();
         } catch (error) {
@@ -278,6 +294,29 @@ export class LastwordChatTransport<UI_MESSAGE extends UIMessage = UIMessage> imp
     const file = part as { type: string; url?: unknown };
     if (file.type === 'file' && typeof file.url === 'string' && file.url.startsWith('/v1/')) file.url = this.#base + file.url;
     return part;
+  }
+}
+
+/** Keeps, for each part that has begun, the chunk that ends it if the answer is stopped here. */
+function noteOpen(open: Map<string, UIMessageChunk>, chunk: UIMessageChunk): void {
+  const errorText = 'interrupted';
+  switch (chunk.type) {
+    case 'text-start': open.set(`text ${chunk.id}`, { type: 'text-end', id: chunk.id }); break;
+    case 'text-end': open.delete(`text ${chunk.id}`); break;
+    case 'reasoning-start': open.set(`reasoning ${chunk.id}`, { type: 'reasoning-end', id: chunk.id }); break;
+    case 'reasoning-end': open.delete(`reasoning ${chunk.id}`); break;
+    case 'tool-input-start': {
+      const { toolCallId, toolName } = chunk;
+      open.set(`call ${toolCallId}`, { type: 'tool-input-error', toolCallId, toolName, input: {}, errorText, providerExecuted: true, dynamic: true });
+      break;
+    }
+    case 'tool-input-available': {
+      const { toolCallId } = chunk;
+      open.set(`call ${toolCallId}`, { type: 'tool-output-error', toolCallId, errorText, providerExecuted: true, dynamic: true });
+      break;
+    }
+    case 'tool-input-error': case 'tool-output-available': case 'tool-output-error': open.delete(`call ${chunk.toolCallId}`); break;
+    default: break;
   }
 }
 

@@ -94,6 +94,11 @@ impl ApiError {
         Self::new(StatusCode::BAD_REQUEST, "unknown_attachment", message)
     }
 
+    /// A message names an attachment of another session.
+    pub(super) fn foreign_attachment(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "unknown_attachment", message)
+    }
+
     pub(super) fn no_revision() -> Self {
         let message = "say which revision is to be changed: send its ETag as If-Match, or * for any";
         Self::new(StatusCode::PRECONDITION_REQUIRED, "precondition_required", message)

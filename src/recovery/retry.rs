@@ -137,7 +137,9 @@ fn close_marker(session: &mut Session, at: usize, answer: &Answer<'_>) -> Result
         };
     }
     if evidence.is_ours {
-        let marker = final_marker(evidence, run, now.whole_seconds());
+        // It was interrupted when its first marker says, and not when the run was sealed.
+        let interrupted_at = session.message(at).and_then(|row| row.timestamp());
+        let marker = final_marker(evidence, run, interrupted_at.unwrap_or_else(|| now.whole_seconds()));
         return session.splice_messages(at..at + 1, marker.as_slice());
     }
     let mut row = session.message(at).unwrap_or_default();

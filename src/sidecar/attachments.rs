@@ -8,7 +8,8 @@ use crate::storage::{ObjectKind, PutObject, Storage, StorageError};
 const UNKNOWN_MEDIA_TYPE: &str = "application/octet-stream";
 
 /// Stores an attachment, durably, unless it is there; nothing if the session was deleted. Whether the session exists is not
-/// looked at, nor are the bounds. The first media type and file name of the same bytes stay.
+/// looked at, nor are the bounds. The last media type and file name that the same bytes were stored with count; a type that says
+/// nothing and a missing name change nothing.
 ///
 /// The bytes are durable before the rest, so that a crash in between leaves bytes of an unknown type. What the first look
 /// finds is made durable with the bytes: the process that stored it may have died before it did so.
@@ -24,14 +25,30 @@ pub fn put_attachment(
     if storage.put_object(session, ObjectKind::Attachment, id.as_str(), bytes)? == PutObject::Deleted {
         return Ok(None);
     }
-    if known.is_some() {
+    let attachment = described(id, bytes, (media_type, filename), known.as_ref());
+    if known.as_ref() == Some(&attachment) {
         return Ok(known);
     }
-    let (media_type, filename) = (media_type.to_owned(), filename.map(str::to_owned));
-    let attachment = Attachment { id, media_type, filename, bytes: bytes.len() as u64 };
     let info = write_attachment_info(&attachment);
     let stored = storage.put_object(session, ObjectKind::AttachmentInfo, attachment.id.as_str(), &info)?;
     Ok((stored == PutObject::Stored).then_some(attachment))
+}
+
+/// Types that say nothing of the bytes: that of none, and what programs send that were told of none.
+const VAGUE_MEDIA_TYPES: [&str; 2] = [UNKNOWN_MEDIA_TYPE, "application/x-www-form-urlencoded"];
+
+fn described(
+    id: AttachmentId,
+    bytes: &[u8],
+    (media_type, filename): (&str, Option<&str>),
+    known: Option<&Attachment>,
+) -> Attachment {
+    let is_vague = VAGUE_MEDIA_TYPES.contains(&media_type);
+    let known_type = known.map(|known| known.media_type.clone()).filter(|_| is_vague);
+    let known_name = || known.and_then(|known| known.filename.clone());
+    let filename = filename.map(str::to_owned).or_else(known_name);
+    let media_type = known_type.unwrap_or_else(|| media_type.to_owned());
+    Attachment { id, media_type, filename, bytes: bytes.len() as u64 }
 }
 
 /// What is known of a session's attachment, if it is there.

@@ -127,7 +127,7 @@ impl Shared {
         };
         let note = TurnNote {
             message_id: if named.question.is_some() { None } else { given.message_id }.or(Some(message.clone())),
-            metadata: given.metadata.or_else(|| metadata_of(named.question.as_ref().unwrap_or(&row))),
+            metadata: given.metadata.or_else(|| metadata_of(named.question.as_ref()?)),
             replaces: Some(ReplacedTurn { message, reason: named.reason }),
             replaced_row,
         };

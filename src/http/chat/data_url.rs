@@ -91,7 +91,9 @@ fn hex(digit: u8) -> Result<u8, BadDataUrl> {
 /// is none, or one that a header cannot carry.
 pub(in crate::http) fn media_type(text: &str) -> Option<String> {
     let text = text.trim();
-    let is_carried = text.len() <= MEDIA_TYPE_BYTES_MAX && text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+    // A comma would make two types of one where a browser reads it.
+    let is_carried =
+        text.len() <= MEDIA_TYPE_BYTES_MAX && text.bytes().all(|byte| matches!(byte, b' '..=b'~') && byte != b',');
     let end = text.find(';').unwrap_or(text.len());
     let (kind, subtype) = text[..end].trim().split_once('/')?;
     let is_type = is_carried && is_token(kind) && is_token(subtype);

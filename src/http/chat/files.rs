@@ -85,7 +85,9 @@ impl FileAt {
             Some(reference) if reference.session == session => {
                 AttachmentId::parse(reference.attachment).map(FileAt::Stored).map_err(|_| BadFile::BadReference)
             }
-            Some(_) if url.starts_with('/') => Err(BadFile::OtherSession),
+            Some(other) if url.starts_with('/') || AttachmentId::parse(other.attachment).is_ok() => {
+                Err(BadFile::OtherSession)
+            }
             _ => Ok(FileAt::Elsewhere),
         }
     }
@@ -224,13 +226,14 @@ mod tests {
         assert_eq!(FileAt::of_url("data:a/b;base64,AA==", "c"), Ok(FileAt::Inline(inline)));
         for url in [
             "https://example.org/a.png".to_owned(),
-            format!("https://example.org/v1/sessions/other/attachments/sha256-{HASH}"),
+            "https://example.org/v1/sessions/other/attachments/logo.png".to_owned(),
             "b".to_owned(),
             format!("/v1/sessions/c/files/sha256-{HASH}"),
         ] {
             assert_eq!(FileAt::of_url(&url, "c"), Ok(FileAt::Elsewhere), "{url}");
         }
         assert_eq!(FileAt::of_url(&path, "d"), Err(BadFile::OtherSession));
+        assert_eq!(FileAt::of_url(&format!("https://host{path}"), "d"), Err(BadFile::OtherSession));
         for url in ["lastword:sha256-x", "/v1/sessions/c/attachments/x", "/v1/sessions/c/attachments/"] {
             assert_eq!(FileAt::of_url(url, "c"), Err(BadFile::BadReference), "{url}");
         }

@@ -1,5 +1,5 @@
-//! Answers that a history left out because they were live: for a moment they are still streamed to the client that read
-//! that history, although they have ended since. Bounded, in memory.
+//! Answers that histories left out because they were live: for a moment they are still streamed to the clients that read
+//! those histories, although they have ended since. Bounded, in memory.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::clock::Stopwatch;
 use crate::limits::{LEFT_OUT_FOR, LEFT_OUT_MAX};
 use crate::model::{RunId, SessionId};
 
-/// The notes, the oldest first. A session has one at most.
+/// The notes, the oldest first: one for each history that left an answer out, because each of its readers comes back for it.
 #[derive(Debug, Default)]
 pub(in crate::http) struct LeftOutRuns {
     notes: Mutex<VecDeque<Note>>,
@@ -24,28 +24,35 @@ struct Note {
 }
 
 impl LeftOutRuns {
-    /// Notes what a history of a session has left out. One that left nothing out had all of it.
-    pub(in crate::http) fn note(&self, session: &SessionId, run: Option<&RunId>) {
+    /// Notes what a history of a session has left out.
+    pub(in crate::http) fn note(&self, session: &SessionId, run: &RunId) {
         let mut notes = self.notes.lock();
-        notes.retain(|note| note.session != *session);
-        if let Some(run) = run {
-            notes.push_back(Note { session: session.clone(), run: run.clone(), since: Stopwatch::start() });
-        }
+        notes.push_back(Note { session: session.clone(), run: run.clone(), since: Stopwatch::start() });
         if notes.len() > LEFT_OUT_MAX {
             notes.pop_front();
         }
     }
 
-    /// The run that the last history of a session left out a moment ago. It is given once.
+    /// The run that a history of a session left out a moment ago. It is given once for each of them.
     pub(in crate::http) fn take(&self, session: &SessionId) -> Option<RunId> {
         self.take_within(session, LEFT_OUT_FOR)
     }
 
     fn take_within(&self, session: &SessionId, limit: Duration) -> Option<RunId> {
         let mut notes = self.notes.lock();
+        while notes.front().is_some_and(|note| note.since.elapsed() >= limit) {
+            notes.pop_front();
+        }
         let at = notes.iter().position(|note| note.session == *session)?;
-        let note = notes.remove(at)?;
-        (note.since.elapsed() < limit).then_some(note.run)
+        notes.remove(at).map(|note| note.run)
+    }
+
+    /// Forgets one of the notes of a run that was streamed to a client while it was live.
+    pub(in crate::http) fn forget(&self, session: &SessionId, run: &RunId) {
+        let mut notes = self.notes.lock();
+        if let Some(at) = notes.iter().position(|note| note.session == *session && note.run == *run) {
+            notes.remove(at);
+        }
     }
 }
 
@@ -62,21 +69,22 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_was_left_out_is_given_once_and_not_after_a_history_that_had_it() {
+    fn a_run_is_given_once_for_each_history_that_left_it_out() {
         let left_out = LeftOutRuns::default();
-        left_out.note(&session(1), Some(&run("a")));
-        left_out.note(&session(1), Some(&run("b")));
-        left_out.note(&session(2), Some(&run("c")));
-        assert_eq!(left_out.take(&session(1)), Some(run("b")));
+        left_out.note(&session(1), &run("a"));
+        left_out.note(&session(1), &run("a"));
+        left_out.note(&session(2), &run("c"));
+        assert_eq!([left_out.take(&session(1)), left_out.take(&session(1))], [Some(run("a")), Some(run("a"))]);
         assert_eq!(left_out.take(&session(1)), None);
-        left_out.note(&session(2), None);
+        left_out.forget(&session(2), &run("other"));
+        left_out.forget(&session(2), &run("c"));
         assert_eq!(left_out.take(&session(2)), None);
     }
 
     #[test]
     fn a_note_is_worth_nothing_after_its_time() {
         let left_out = LeftOutRuns::default();
-        left_out.note(&session(1), Some(&run("a")));
+        left_out.note(&session(1), &run("a"));
         assert_eq!(left_out.take_within(&session(1), Duration::ZERO), None);
         assert_eq!(left_out.take(&session(1)), None);
     }
@@ -84,7 +92,7 @@ mod tests {
     #[test]
     fn the_oldest_note_makes_room() {
         let left_out = LeftOutRuns::default();
-        (0..=LEFT_OUT_MAX).for_each(|nth| left_out.note(&session(nth), Some(&run("a"))));
+        (0..=LEFT_OUT_MAX).for_each(|nth| left_out.note(&session(nth), &run("a")));
         assert_eq!(left_out.take(&session(0)), None);
         assert_eq!(left_out.take(&session(LEFT_OUT_MAX)), Some(run("a")));
     }

@@ -164,7 +164,11 @@ enum Item {
 }
 
 fn refused_file(nth: usize, why: &BadFile) -> ApiError {
-    ApiError::invalid(format!("attachment {nth} {why}"))
+    let message = format!("attachment {nth} {why}");
+    match why {
+        BadFile::OtherSession => ApiError::foreign_attachment(message),
+        _ => ApiError::invalid(message),
+    }
 }
 
 impl Attached {

@@ -10,7 +10,7 @@ use super::history::stream;
 use super::runs::{expect_runner, start};
 use super::sessions::missing;
 use crate::http::app::SharedApp;
-use crate::http::chat::{ChatRequest, ChatTurn, InvalidChat, Known, RefusedTurn};
+use crate::http::chat::{BadFile, ChatRequest, ChatTurn, InvalidChat, Known, RefusedTurn};
 use crate::http::describe::{ChatBody, StreamEvent};
 use crate::http::error::{ApiError, ErrorBody};
 use crate::http::request::{expect_json, read_chat};
@@ -71,9 +71,10 @@ async fn begin_or_repeat(app: SharedApp, session: SessionId, asked: ChatRequest)
 }
 
 fn refused_body(error: InvalidChat) -> ApiError {
-    match error.is_too_large() {
-        true => ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", error.to_string()),
-        false => ApiError::invalid(error.to_string()),
+    match &error {
+        error if error.is_too_large() => ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", error.to_string()),
+        InvalidChat::BadFile { why: BadFile::OtherSession, .. } => ApiError::foreign_attachment(error.to_string()),
+        error => ApiError::invalid(error.to_string()),
     }
 }
 
@@ -100,6 +101,7 @@ fn prepare(store: &Store, session: &SessionId, mut asked: ChatRequest) -> Result
     let known = known(store, session, &asked)?;
     let files = asked.message.as_mut().map(|message| std::mem::take(&mut message.files)).unwrap_or_default();
     let attached = Attached::files(files).check(store, session)?;
+    refuse_id_of_run(store, session, &asked, &known)?;
     let turn = match asked.turn(&known, attached.json()).map_err(refused_turn)? {
         ChatTurn::Repeated(run) if store.has_run(session, &run)? => return Ok(Prepared::Repeated(run)),
         ChatTurn::Repeated(_) => {
@@ -127,6 +129,19 @@ fn prepare(store: &Store, session: &SessionId, mut asked: ChatRequest) -> Result
         attached.store(store, session)?;
     }
     Ok(Prepared::Turn(turn))
+}
+
+/// A new message may not have the id of an answer, which is its run's.
+fn refuse_id_of_run(store: &Store, session: &SessionId, asked: &ChatRequest, known: &Known) -> Result<(), ApiError> {
+    let id = asked.message.as_ref().and_then(|message| message.id.as_deref());
+    let Some(run) = id.filter(|_| known.named.is_none()).and_then(|id| RunId::parse(id).ok()) else { return Ok(()) };
+    match store.has_run(session, &run)? {
+        true => {
+            let message = format!("{run} is the id of an answer of this chat: send the message with an id of its own");
+            Err(ApiError::new(StatusCode::CONFLICT, "conflict", message))
+        }
+        false => Ok(()),
+    }
 }
 
 /// What a session knows of what a request names. One that is not there knows nothing.

@@ -71,8 +71,8 @@ pub(super) async fn messages(
     let is_newest = asked.before.is_none();
     let (store, id) = (app.store.clone(), session.clone());
     let history = app.desk.document(move || read_history(&store, &id, &asked)).await??;
-    if is_newest {
-        app.left_out.note(&session, history.live.as_ref());
+    if let Some(run) = history.live.as_ref().filter(|_| is_newest) {
+        app.left_out.note(&session, run);
     }
     let mut response = history.json.into_response();
     let headers = response.headers_mut();
@@ -128,6 +128,7 @@ pub(super) async fn resume(
         Some(run) => Some(app.desk.document(move || known_run(&store, &id, &run)).await??),
         None => {
             let live = app.desk.document(move || live_run(&store, &id)).await??;
+            live.iter().for_each(|run| app.left_out.forget(&session, run));
             live.or_else(|| app.left_out.take(&session))
         }
     };

@@ -51,19 +51,26 @@ impl UiMessage {
         if let Some(metadata) = &self.metadata {
             json.set("metadata", metadata.as_str());
         }
-        let parts: Vec<String> = self.parts.iter().map(|part| part.to_json(self.role, large)).collect();
+        // The chat stream counts texts and thoughts together; its readers keep the number of a thought.
+        let counted = self.parts.iter().scan(0, |count, part| {
+            *count += u64::from(matches!(part, Part::Text(_) | Part::Reasoning(_)));
+            Some((part, *count))
+        });
+        let parts: Vec<String> = counted.map(|(part, count)| part.to_json(self.role, count, large)).collect();
         json.set("parts", format!("[{}]", parts.join(",")));
         json.to_json()
     }
 }
 
 impl Part {
-    fn to_json(&self, role: &str, large: &Large<'_>) -> String {
+    fn to_json(&self, role: &str, count: u64, large: &Large<'_>) -> String {
         // What the packages note of a part that they have streamed.
         let state = if role == "assistant" { ",\"state\":\"done\"" } else { "" };
         match self {
             Part::Text(text) => format!("{{\"type\":\"text\",\"text\":{}{state}}}", quoted(text)),
-            Part::Reasoning(text) => format!("{{\"type\":\"reasoning\",\"text\":{}{state}}}", quoted(text)),
+            Part::Reasoning(text) => {
+                format!("{{\"type\":\"reasoning\",\"id\":\"{count}\",\"text\":{}{state}}}", quoted(text))
+            }
             Part::Call(call) => call.to_json(large),
             Part::Json(json) => json.clone(),
         }

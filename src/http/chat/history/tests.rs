@@ -248,6 +248,10 @@ fn parts_of_stream(stream: &str) -> Vec<Value> {
             "text-start" | "reasoning-start" => {
                 open.insert(id, parts.len());
                 parts.push(json!({"type":kind.strip_suffix("-start"),"text":"","state":"done"}));
+                // The packages keep the id of a thought, and not that of a text.
+                if kind == "reasoning-start" {
+                    parts.last_mut().expect("it was pushed")["id"] = chunk["id"].clone();
+                }
             }
             "text-delta" | "reasoning-delta" => {
                 let text = &mut parts[open[&id]]["text"];

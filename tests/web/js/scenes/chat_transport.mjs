@@ -58,6 +58,8 @@ async function stopsInTheMiddle(endpoint) {
   assert.deepEqual(chat.ends, [{ isAbort: true, isDisconnect: false, isError: false }]);
   await isStopped(endpoint, cut);
   await until('the answer is saved', async () => (await stateOf(chat.id)) === null);
+  const open = answerOf(chat).parts.filter((part) => /streaming|input-available/.test(part.state ?? ''));
+  assert.deepEqual(open, [], 'no part is left open');
   const [, answer] = await chat.transport.loadMessages(chat.id);
   assert.equal(answer.id, answerOf(chat).id);
   assert.equal(answer.metadata.lastword.state, 'interrupted-by-user');
@@ -86,6 +88,24 @@ async function stopsBeforeTheAnswerBegins(endpoint) {
   assert.deepEqual([chat.status, chat.errors], ['ready', []]);
   await isStopped(endpoint, cut);
   await until('the session is idle', async () => (await stateOf(chat.id)) === null);
+}
+
+async function sendsRightAfterAStop(endpoint) {
+  for (const wait of [0, 5, 20, 100]) {
+    const chat = newChat(`right-after-${wait}-${version}`);
+    for (const next of [() => chat.sendMessage({ text: 'And now?' }), () => chat.regenerate()]) {
+      endpoint.next = 'long';
+      const sent = chat.sendMessage({ text: `Go on ${wait}.` });
+      await sleep(wait);
+      await chat.stop();
+      const following = next();
+      await until('it answers', () => chat.errors.length > 0 || textShown(chat).includes('word1'));
+      assert.deepEqual(chat.errors, [], `${wait} ms after the message`);
+      await chat.stop();
+      await Promise.all([sent, following]);
+    }
+    await until('the session is idle', async () => (await stateOf(chat.id)) === null);
+  }
 }
 
 async function stopsWithoutTheHeader(endpoint) {
@@ -164,6 +184,7 @@ play(async () => {
     sendsTheLastMessage,
     stopsInTheMiddle,
     stopsBeforeTheAnswerBegins,
+    sendsRightAfterAStop,
     stopsWithoutTheHeader,
     resumesAndStopsWhatItResumed,
     resumesTheRunThatHasEndedSince,
