@@ -138,8 +138,8 @@ pub struct Late {
     pub branch: Branch,
 }
 
-/// Lets a run that ended late take the place that it was to have, if the conversation did not go on meanwhile. Else its branch
-/// gets the rest of it.
+/// Lets a run that ended late take the place that it was to have, if the conversation did not go on meanwhile and no turn waits
+/// for its answer. Else its branch gets the rest of it.
 pub fn replace_late(
     session: &Session,
     run: &str,
@@ -154,8 +154,9 @@ pub fn replace_late(
     failed.cut.attach(&mut attempt)?;
     let Some(mut late) = fold_late(&attempt, run, evidence, now)? else { return Ok(None) };
     let is_as_it_was = failed.beside.as_ref() == Some(&old.fingerprint());
+    let is_free = session.pending_turn().is_none() && session.active_run().is_none();
     let verdict = judge(replaces.reason, evidence.ending, evidence.has_output());
-    if is_as_it_was && verdict == Verdict::TakesPlace {
+    if is_as_it_was && is_free && verdict == Verdict::TakesPlace {
         let branch = Branch::named_by_rows(old, replaces.reason, now.seconds());
         return Ok(Some(Late { session: Some(late), branch }));
     }

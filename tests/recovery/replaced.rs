@@ -94,6 +94,25 @@ fn a_late_end_removes_nothing_that_was_said_meanwhile() {
     assert_eq!(branches(&store), [("r2".to_owned(), "regenerate", 4)]);
 }
 
+/// The answer that the next question was asked after stays in its place, while that question waits and when it is answered.
+#[test]
+fn a_late_end_while_the_next_turn_is_live_stays_a_branch() {
+    let scene = Scene::new();
+    let (store, late) = given_up(&scene, again(), "");
+    let next = store.begin_run(&id(), UserTurn::text("three").with_run(run("r4"))).unwrap();
+    late.append(Event::token("and whole")).unwrap();
+    late.finish(Outcome::Completed).unwrap();
+    assert_eq!(contents(&store.get_session(&id()).unwrap()), OLD);
+    next.append(Event::token("answer of r4")).unwrap();
+    next.finish(Outcome::Completed).unwrap();
+    let said = contents(&store.get_session(&id()).unwrap());
+    assert_eq!(said, [&OLD[..], &["three", "answer of r4"]].concat());
+    assert_eq!(branches(&store), [("r3".to_owned(), "failed", 2)]);
+    store.restore_branch(&id(), "r3", |_| true).unwrap().unwrap();
+    let said = contents(&store.get_session(&id()).unwrap());
+    assert_eq!(said, ["one", "answer of r1", "two", "half and whole"]);
+}
+
 /// A branch whose run goes on after it was restored is a turn like any other.
 #[test]
 fn a_late_end_after_its_branch_was_restored_completes_the_turn() {
