@@ -138,8 +138,9 @@ pub struct Late {
     pub branch: Branch,
 }
 
-/// Lets a run that ended late take the place that it was to have, if the conversation did not go on meanwhile and no turn waits
-/// for its answer. Else its branch gets the rest of it.
+/// Lets a run that completed late take the place that it was to have, if the conversation did not go on meanwhile and no turn
+/// waits for its answer. Else its branch gets the rest of it: also after a stop, because that asks for no answer in the
+/// place of the old one.
 pub fn replace_late(
     session: &Session,
     run: &str,
@@ -155,8 +156,8 @@ pub fn replace_late(
     let Some(mut late) = fold_late(&attempt, run, evidence, now)? else { return Ok(None) };
     let is_as_it_was = failed.beside.as_ref() == Some(&old.fingerprint());
     let is_free = session.pending_turn().is_none() && session.active_run().is_none();
-    let verdict = judge(replaces.reason, evidence.ending, evidence.has_output());
-    if is_as_it_was && is_free && verdict == Verdict::TakesPlace {
+    let is_answer = matches!(evidence.ending, Some(RunEnd::Completed | RunEnd::ToolLimitReached));
+    if is_as_it_was && is_free && is_answer {
         let branch = Branch::named_by_rows(old, replaces.reason, now.seconds());
         return Ok(Some(Late { session: Some(late), branch }));
     }

@@ -113,6 +113,27 @@ fn a_late_end_while_the_next_turn_is_live_stays_a_branch() {
     assert_eq!(said, ["one", "answer of r1", "two", "half and whole"]);
 }
 
+/// A stop of a run that was given up for dead ends the run. It takes no answer out of the transcript.
+#[test]
+fn a_late_stop_leaves_the_old_answer_in_its_place() {
+    for is_resumed in [true, false] {
+        let scene = Scene::new();
+        let (store, late) = given_up(&scene, again(), "");
+        if is_resumed {
+            late.append(Event::token("and more")).unwrap();
+            late.finish(Outcome::InterruptedByUser).unwrap();
+        } else {
+            drop(late);
+            store.stop_run(&id(), &run("r3")).unwrap();
+        }
+        assert_eq!(contents(&store.get_session(&id()).unwrap()), OLD);
+        assert_eq!(branches(&store), [("r3".to_owned(), "failed", 3)]);
+        store.restore_branch(&id(), "r3", |_| true).unwrap().unwrap();
+        let words = if is_resumed { "half and more" } else { "half" };
+        assert_eq!(contents(&store.get_session(&id()).unwrap()), ["one", "answer of r1", "two", words]);
+    }
+}
+
 /// A branch whose run goes on after it was restored is a turn like any other.
 #[test]
 fn a_late_end_after_its_branch_was_restored_completes_the_turn() {
