@@ -26,7 +26,9 @@ pub use self::given_up::{GivenUp, Said, add_answer, given_up, hope_again};
 pub use self::large::{store_large, store_missing};
 pub use self::pending::{fold_ended, keep_unanswered};
 pub use self::plan::{Facts, Plan, RecoveryOptions, Step, plan};
-pub use self::replace::{Late, Verdict, is_shown, judge, place_of, replace_late, row_print, without_replaced};
+pub use self::replace::{
+    Late, Verdict, is_shown, judge, place_of, replace_late, row_print, waits_for_end, without_replaced,
+};
 pub use self::retry::fold_late;
 pub use self::run_note::{RunNote, Usage};
 pub use self::watch::{Growing, Watch};

@@ -13,10 +13,10 @@
 //! | the document | the turn in its place, the other one in the branch | has nothing to do |
 
 use super::evidence::Evidence;
-use super::retry::fold_late;
+use super::retry::{fold_late, is_marker_of};
 use crate::clock::Timestamp;
 use crate::model::message_id::{find_user, user_rows};
-use crate::model::{Branch, BranchReason, Cut, List, NotAList, RunEnd, Session, TurnNote, fingerprint};
+use crate::model::{Branch, BranchReason, Cut, List, NotAList, Row, RunEnd, Session, TurnNote, fingerprint};
 
 /// What becomes of a run that was to replace a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -165,6 +165,12 @@ pub fn replace_late(
     Ok((!cut.rows.is_empty()).then(|| Late { session: None, branch: Branch { cut, ..failed.clone() } }))
 }
 
+/// Whether a branch is an attempt whose run may still end: its marker has not said its last word.
+pub fn waits_for_end(branch: &Branch) -> bool {
+    let is_open = |row: &String| is_marker_of(&Row::parse(row), &branch.branch_id);
+    branch.reason == BranchReason::Failed && branch.cut.rows.iter().any(is_open)
+}
+
 /// Whether a stored branch is one to be shown: not what a crash left of rows that stand in the transcript, nor of a run that has
 /// not been decided yet.
 pub fn is_shown(session: &Session, branch: &Branch) -> bool {
@@ -172,10 +178,7 @@ pub fn is_shown(session: &Session, branch: &Branch) -> bool {
     let names_run = |row: &str| branch.run_id.as_deref().is_some_and(|run| row.contains(run));
     let is_there = || {
         let run = branch.run_id.as_deref();
-        session
-            .texts(List::Messages)
-            .filter(|row| names_run(row))
-            .any(|row| crate::model::Row::parse(row).run().as_deref() == run)
+        session.texts(List::Messages).filter(|row| names_run(row)).any(|row| Row::parse(row).run().as_deref() == run)
     };
     let is_settled = branch.reason == BranchReason::Failed && is_there();
     let stands = branch.cut.place_in(session).is_some_and(|place| branch.cut.stands_at(session, place));

@@ -24,7 +24,14 @@ pub(super) struct Cached {
     pub(super) was_looked_through: AtomicBool,
     liveness: Arc<Registry>,
     /// Held with it: the lock knows which runs this process has opened since.
-    _lock: Arc<SessionLock>,
+    lock: Arc<SessionLock>,
+}
+
+impl Cached {
+    /// Whether nothing in the session or its branches calls for another look.
+    fn is_quiet(&self) -> bool {
+        self.watch.is_quiet() && self.lock.has_settled_branches()
+    }
 }
 
 impl Weighed for Cached {
@@ -53,7 +60,7 @@ impl Shared {
         let waits = watch.is_pending && self.storage.can_write();
         let (lock, was_looked_through) = (self.locks.of(session.id()), AtomicBool::new(was_looked_through));
         let (liveness, session) = (self.liveness.clone(), Arc::new(session));
-        Cached { liveness, _lock: lock, waits, watch, was_looked_through, session }
+        Cached { liveness, lock, waits, watch, was_looked_through, session }
     }
 
     /// The session as it is stored, through the cache.
@@ -94,7 +101,7 @@ impl Store {
     /// changes it. If the resolved session cannot be saved, that is an error, and nothing has changed.
     pub fn get_session(&self, id: &SessionId) -> Result<Arc<Session>, StoreError> {
         let read = self.shared.read(id)?;
-        match read.watch.is_quiet() || !self.shared.storage.can_write() {
+        match read.is_quiet() || !self.shared.storage.can_write() {
             true => Ok(read.session.clone()),
             false => self.shared.resolve(id, read),
         }

@@ -31,6 +31,9 @@ impl Shared {
     pub(super) fn resolve(&self, id: &SessionId, read: Arc<Cached>) -> Result<Arc<Session>, StoreError> {
         let lock = self.locks.of(id);
         let Some(_alone) = lock.document.try_lock() else { return Ok(read.session.clone()) };
+        if read.watch.is_quiet() {
+            return self.settle_branches(&lock, read).map(|read| read.session.clone());
+        }
         match self.resolve_alone(&lock, id) {
             Err(error) if error.code() == "no_space" => Ok(read.session.clone()),
             resolved => resolved.map(|resolved| resolved.session.clone()),
@@ -42,7 +45,7 @@ impl Shared {
     /// A crash before the save leaves the session as it was, and the next read decides the same; a crash behind it
     /// leaves the session resolved, and the next read finds nothing to do.
     pub(super) fn resolve_alone(&self, lock: &Arc<SessionLock>, id: &SessionId) -> Result<Arc<Cached>, StoreError> {
-        let read = self.read(id)?;
+        let read = self.settle_branches(lock, self.read(id)?)?;
         if read.watch.is_quiet() {
             lock.forget_closed_runs();
             return Ok(read);

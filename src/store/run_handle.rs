@@ -268,6 +268,9 @@ impl Run {
             self.shared.settle(self.session(), self.id())?;
             Ok(appended)
         });
+        if appended.is_err() {
+            self.lock.note_branches(false);
+        }
         match &appended {
             Ok(_) => self.shared.show_saved_end(&self.lock, self.id()),
             Err(_) if self.journal.hidden_end().is_some() => self.shared.keep_hidden(&self.lock, &self.journal),

@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, Ordering};
 
 use crate::clock::Stopwatch;
 use crate::journal::RunJournal;
@@ -22,6 +23,8 @@ pub(super) struct SessionLock {
     tried_to_save: Mutex<Option<Stopwatch>>,
     /// The last number in this session's stream, if it is known.
     last_order: Mutex<Option<u64>>,
+    /// Whether no branch of the session waits for an end that its run's journal holds.
+    has_settled_branches: AtomicBool,
 }
 
 /// How often an answer for which there was no room is tried to be saved.
@@ -47,6 +50,16 @@ impl SessionLock {
     /// The open journal of a run, if this process has it open.
     pub(super) fn open_run(&self, run: &RunId) -> Option<Arc<RunJournal>> {
         self.runs.lock().get(run).and_then(|opened| opened.journal.upgrade())
+    }
+
+    /// Whether the session's branches need no look: since it was loaded they had one, and no end has failed to be saved.
+    pub(super) fn has_settled_branches(&self) -> bool {
+        self.has_settled_branches.load(Ordering::Acquire)
+    }
+
+    /// Notes that the session's branches had their look, or need another one. The caller holds the document's lock.
+    pub(super) fn note_branches(&self, are_settled: bool) {
+        self.has_settled_branches.store(are_settled, Ordering::Release);
     }
 
     /// Notes that a run's journal is open.

@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
+use super::read::Cached;
 use super::regenerate::is_shorter;
 use super::session_locks::SessionLock;
 use super::{Shared, StoreError};
 use crate::journal::end_of;
 use crate::model::{Branch, BranchReason, Metadata, NotAList, RunId, Session, SessionId, TurnNote};
 use crate::recovery::{
-    self, Evidence, Late, fold_ended, fold_late, fold_limit, replace_late, store_large, without_replaced,
+    self, Evidence, Late, fold_ended, fold_late, fold_limit, replace_late, store_large, waits_for_end, without_replaced,
 };
-use crate::sidecar::{SaveIntent, SaveOptions};
+use crate::sidecar::{SaveIntent, SaveOptions, SidecarError};
 use crate::storage::ObjectKind;
 
 /// What the end of a run makes of its session.
@@ -125,6 +126,35 @@ impl Shared {
         Ok(self.storage.commit()?)
     }
 
+    /// Settles the runs that ended after their attempts became branches, and whose ends a crash or a full disk kept out of
+    /// branch and transcript. Looks once after the session was loaded, and again after an end that could not be saved. A session
+    /// is never withheld because of its branches. The caller holds the session's lock.
+    pub(super) fn settle_branches(
+        &self,
+        lock: &Arc<SessionLock>,
+        read: Arc<Cached>,
+    ) -> Result<Arc<Cached>, StoreError> {
+        if lock.has_settled_branches() || !self.storage.can_write() {
+            return Ok(read);
+        }
+        let id = read.session.id();
+        // What cannot be listed now is looked at by a later read.
+        let Ok(keys) = self.storage.objects(id, ObjectKind::Branch) else { return Ok(read) };
+        let runs = keys.iter().filter_map(|key| RunId::parse(key).ok());
+        let runs: Vec<RunId> = runs.filter(|run| self.has_unsettled_branch(lock, &read.session, run)).collect();
+        let settled: Vec<_> = runs.iter().map(|run| self.save_end(lock, id, run)).collect();
+        lock.note_branches(!settled.iter().any(|settled| settled.as_ref().is_err_and(may_be_saved_later)));
+        if runs.is_empty() { Ok(read) } else { self.read(id) }
+    }
+
+    fn has_unsettled_branch(&self, lock: &Arc<SessionLock>, session: &Session, run: &RunId) -> bool {
+        let note = self.turn_note(session.id(), run).ok().flatten().unwrap_or_default();
+        let branch = self.failed_branch(session, run, &note).ok().flatten();
+        let has_hidden_end = || lock.open_run(run).is_some_and(|journal| journal.hidden_end().is_some());
+        branch.is_some_and(|branch| waits_for_end(&branch))
+            && (has_hidden_end() || self.has_ended(lock, session.id(), run))
+    }
+
     /// The branch of a run that was to replace a turn and was given up for dead. Nothing if its rows are in the transcript.
     fn failed_branch(&self, session: &Session, run: &RunId, note: &TurnNote) -> Result<Option<Branch>, StoreError> {
         let is_active = session.active_run().as_deref() == Some(run.as_str());
@@ -158,6 +188,11 @@ impl Shared {
         let (session, branch) = late.map_or((None, None), |Late { session, branch }| (session, Some(branch)));
         Ok(Settled { ends_branch: session.is_some(), session, branch })
     }
+}
+
+/// Whether an end that was not saved may be saved by a later read.
+fn may_be_saved_later(error: &StoreError) -> bool {
+    error.storage().is_some() || matches!(error, StoreError::Sidecar(SidecarError::Conflict { .. }))
 }
 
 #[cfg(test)]

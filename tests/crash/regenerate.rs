@@ -362,14 +362,54 @@ fn a_restore_that_was_cut_is_repeated_with_the_same_result() {
     }
 }
 
-/// A run that was given up for dead ends after all, and that is cut anywhere: nothing is lost, and a repeat takes the place.
-#[test]
-fn a_late_end_that_was_cut_is_repeated_with_the_same_result() {
-    let (laid, expected) = (CASES[0].laid(), CASES[4].after);
+/// Whether the journal of the new run holds its end.
+fn holds_end(store: &Store) -> bool {
+    let found = store.read_events(&id(), &run_id(NEW), ReadOptions::default()).unwrap();
+    found.events.iter().any(|event| event.is_terminal)
+}
+
+/// A disk with an edit that said something, was given up for dead, and is a branch.
+fn dead_edit() -> SimDisk {
+    let laid = CASES[4].laid();
     let begun = open(&laid).and_then(|store| edit(&store).and_then(|run| say(&run)));
     begun.unwrap();
     laid.kill();
     resolve(&laid).unwrap();
+    laid
+}
+
+/// The disk is full from one operation of a late end on. When there is room again, a read brings the answer in, without a repeat.
+#[test]
+fn a_late_end_that_met_a_full_disk_comes_in_with_a_later_read() {
+    let laid = dead_edit();
+    let mut kept = 0;
+    for operation in 1..40 {
+        let disk = laid.copy();
+        let store = open_later(&disk).unwrap();
+        assert_eq!(texts(&store.get_session(&id()).unwrap()), OLD);
+        let run = store.resume_run(&id(), &run_id(NEW)).unwrap();
+        disk.fill(disk.operations() + operation);
+        let finished = run.finish(Outcome::Completed);
+        let _ = store.get_session(&id());
+        disk.make_room();
+        let is_sealed = run.is_sealed();
+        kept += usize::from(finished.is_err() && is_sealed);
+        let expected: &[&str] = if is_sealed { CASES[4].after } else { &OLD };
+        if store.is_writable() {
+            assert_eq!(texts(&store.get_session(&id()).unwrap()), expected, "operation {operation}");
+        }
+        drop((run, store));
+        let store = open_later(&disk).unwrap();
+        let found = texts(&store.get_session(&id()).unwrap());
+        assert_eq!(found == CASES[4].after, holds_end(&store), "{found:?}: operation {operation}");
+    }
+    assert!(kept > 0, "no operation was one of those that save the answer");
+}
+
+/// A run that was given up for dead ends after all, and that is cut anywhere: nothing is lost, and a repeat takes the place.
+#[test]
+fn a_late_end_that_was_cut_is_repeated_with_the_same_result() {
+    let (laid, expected) = (dead_edit(), CASES[4].after);
     let finish = |disk: &SimDisk| {
         open_later(disk).and_then(|store| store.resume_run(&id(), &run_id(NEW))?.finish(Outcome::Completed).map(drop))
     };
@@ -383,8 +423,11 @@ fn a_late_end_that_was_cut_is_repeated_with_the_same_result() {
         for (end, disk) in ended(&stopped) {
             let what = format!("operation {operation}, {end:?}");
             resolve(&disk).unwrap();
-            let found = texts(&open_later(&disk).unwrap().get_session(&id()).unwrap());
+            let store = open_later(&disk).unwrap();
+            let found = texts(&store.get_session(&id()).unwrap());
             assert!(found == OLD && !is_done || found == expected, "{found:?}: {what}");
+            assert_eq!(found == expected, holds_end(&store), "what the journal says is settled: {what}");
+            drop(store);
             let kept = kept_words(&disk, &open_later(&disk).unwrap());
             for words in OLD.iter().chain(&["edited", "new words"]) {
                 assert!(kept.contains(words), "{words:?} is lost: {what}");
