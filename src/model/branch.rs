@@ -1,11 +1,13 @@
 //! Rows beside the transcript: taken out of it from one row on, to be kept, listed, and put back in their place.
 
+use super::id::SessionId;
 use super::json::Object;
 use super::row::Row;
 use super::session::{List, NotAList, Session};
 use super::text::trim;
 use super::tool::ToolCard;
 use super::turn_note::BranchReason;
+use crate::clock::Timestamp;
 
 /// The end of a transcript, cut off: rows, their tool cards, and the rows of the model's own view that go with them. JSON
 /// texts, as they stood.
@@ -91,6 +93,25 @@ impl Cut {
         }
         self.rows.iter().try_for_each(|row| session.push_item(List::Messages, row))?;
         self.tool_calls.iter().try_for_each(|card| session.push_item(List::ToolCalls, &self.moved(card, first)))
+    }
+
+    /// These rows and nothing else, as a session. The conversation before them need not be there.
+    pub fn alone(&self, id: &SessionId) -> Result<Session, NotAList> {
+        let mut alone = Session::new(id.clone(), "", Timestamp::from_seconds(0.0));
+        Cut { context_at: 0, ..self.clone() }.attach(&mut alone)?;
+        Ok(alone)
+    }
+
+    /// The same place with the rows of such a session.
+    pub fn with_rows_of(&self, alone: &Session) -> Cut {
+        let texts = |list| alone.texts(list).map(str::to_owned).collect();
+        let first = Cut::default();
+        Cut {
+            rows: texts(List::Messages),
+            tool_calls: alone.texts(List::ToolCalls).map(|card| first.moved(card, self.at_row)).collect(),
+            context_messages: texts(List::ContextMessages),
+            ..self.clone()
+        }
     }
 
     /// A card that points at its row, wherever the rows stand now.
@@ -239,8 +260,6 @@ impl std::fmt::Display for Fingerprint {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::Timestamp;
-    use crate::model::SessionId;
 
     fn user(words: &str) -> String {
         Row::user(words, 1).fields().to_json()
@@ -287,6 +306,19 @@ mod tests {
         let expected = [("x", Some(1)), ("z", None), ("y", Some(4))].map(|(name, row)| (name.to_owned(), row));
         assert_eq!(cards, expected);
         assert!(cut.stands_at(&before, 3) && !cut.stands_at(&before, 2));
+    }
+
+    #[test]
+    fn rows_are_a_session_of_their_own_and_come_back_to_their_place() {
+        let (before, mut cut) = cut();
+        cut.context_messages = vec![user("so far"), user("c")];
+        for context_at in [0, 1] {
+            cut.context_at = context_at;
+            let alone = cut.alone(before.id()).unwrap();
+            assert_eq!(rows(&alone), cut.rows);
+            assert_eq!(alone.tool_cards().map(|card| card.row_index()).collect::<Vec<_>>(), [Some(1)]);
+            assert_eq!(cut.with_rows_of(&alone), cut);
+        }
     }
 
     #[test]

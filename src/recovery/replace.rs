@@ -149,20 +149,23 @@ pub fn replace_late(
     note: &TurnNote,
     now: Timestamp,
 ) -> Result<Option<Late>, NotAList> {
-    let (Some(place), Some(replaces)) = (failed.cut.place_in(session), &note.replaces) else { return Ok(None) };
-    let mut attempt = session.clone();
-    let old = Cut::take(&mut attempt, place)?;
-    failed.cut.attach(&mut attempt)?;
-    let Some(mut late) = fold_late(&attempt, run, evidence, now)? else { return Ok(None) };
-    let is_as_it_was = failed.beside.as_ref() == Some(&old.fingerprint());
+    let Some(replaces) = &note.replaces else { return Ok(None) };
     let is_free = session.pending_turn().is_none() && session.active_run().is_none();
     let is_answer = matches!(evidence.ending, Some(RunEnd::Completed | RunEnd::ToolLimitReached));
-    if is_as_it_was && is_free && is_answer {
-        let branch = Branch::named_by_rows(old, replaces.reason, now.seconds());
-        return Ok(Some(Late { session: Some(late), branch }));
+    let place = failed.cut.place_in(session).filter(|_| is_free && is_answer);
+    if let Some(place) = place {
+        let mut attempt = session.clone();
+        let old = Cut::take(&mut attempt, place)?;
+        if failed.beside.as_ref() == Some(&old.fingerprint()) {
+            failed.cut.attach(&mut attempt)?;
+            let late = fold_late(&attempt, run, evidence, now)?;
+            let branch = Branch::named_by_rows(old, replaces.reason, now.seconds());
+            return Ok(late.map(|late| Late { session: Some(late), branch }));
+        }
     }
-    let cut = Cut::take(&mut late, place)?;
-    Ok((!cut.rows.is_empty()).then(|| Late { session: None, branch: Branch { cut, ..failed.clone() } }))
+    let late = fold_late(&failed.cut.alone(session.id())?, run, evidence, now)?;
+    let branch = |late: Session| Branch { cut: failed.cut.with_rows_of(&late), ..failed.clone() };
+    Ok(late.map(|late| Late { session: None, branch: branch(late) }))
 }
 
 /// Whether a branch is an attempt whose run may still end: its marker has not said its last word.

@@ -113,6 +113,32 @@ fn a_late_end_while_the_next_turn_is_live_stays_a_branch() {
     assert_eq!(said, ["one", "answer of r1", "two", "half and whole"]);
 }
 
+/// The conversation before the branch is another one now. What its run said comes into the branch all the same, and is there when
+/// that conversation is back.
+#[test]
+fn a_late_end_after_the_conversation_before_it_was_edited_is_in_its_branch() {
+    let scene = Scene::new();
+    let (store, late) = given_up(&scene, again(), "");
+    let edit = UserTurn { replaces: Some(Replaces::Message("r1-user".to_owned())), ..UserTurn::text("edited") };
+    let edited = store.begin_run(&id(), edit.with_run(run("r4"))).unwrap();
+    edited.append(Event::token("answer of r4")).unwrap();
+    edited.finish(Outcome::Completed).unwrap();
+    late.append(Event::tool("t", "look", &serde_json::json!({"where": "up"}))).unwrap();
+    late.append(Event::tool_complete("t", "look", &serde_json::json!("seen"), false)).unwrap();
+    late.append(Event::token("and whole")).unwrap();
+    late.finish(Outcome::Completed).unwrap();
+    assert_eq!(contents(&store.get_session(&id()).unwrap()), ["edited", "answer of r4"]);
+    store.restore_branch(&id(), "r4", |_| true).unwrap().unwrap();
+    store.restore_branch(&id(), "r3", |_| true).unwrap().unwrap();
+    let session = store.get_session(&id()).unwrap();
+    let said = contents(&session);
+    assert_eq!((said[2].as_str(), said.last().unwrap().as_str()), ("two", "and whole"), "{said:?}");
+    assert_eq!(markers(&session).len(), 0);
+    let rows: Vec<_> = session.tool_cards().map(|card| card.row_index()).collect();
+    assert_eq!(rows.len(), 1, "{rows:?}");
+    assert!(rows[0].is_some_and(|row| row >= 3 && row < said.len()), "{rows:?}");
+}
+
 /// A stop of a run that was given up for dead ends the run. It takes no answer out of the transcript.
 #[test]
 fn a_late_stop_leaves_the_old_answer_in_its_place() {
