@@ -16,7 +16,7 @@ use crate::format::{encode_branch, read_branch};
 use crate::model::{Branch, BranchReason, BranchSummary, Cut, NotAList, Revision, Session, SessionId};
 use crate::recovery::is_shown;
 use crate::sidecar::{SaveIntent, SaveOptions, SidecarError};
-use crate::storage::{ObjectKind, PutObject};
+use crate::storage::{ObjectKind, PutObject, StorageError};
 use crate::store::regenerate::is_shorter;
 
 impl Store {
@@ -26,7 +26,7 @@ impl Store {
         let read = self.get_session(session)?;
         let mut branches = Vec::new();
         for key in shared.storage.objects(session, ObjectKind::Branch)? {
-            branches.extend(shared.branch(session, &key)?.filter(|branch| is_shown(&read, branch)));
+            branches.extend(shared.listed_branch(session, &key)?.filter(|branch| is_shown(&read, branch)));
         }
         branches.sort_by(|a, b| {
             let order = a.replaced_at.total_cmp(&b.replaced_at);
@@ -55,6 +55,15 @@ impl Shared {
         let bytes = self.storage.object(session, ObjectKind::Branch, key)?;
         let branch = bytes.and_then(|bytes| read_branch(session, &bytes));
         Ok(branch.filter(|branch| branch.branch_id == key))
+    }
+
+    /// The same where one branch must not take the others with it: a file that cannot be read is none. Only an error that
+    /// concerns all files, as a lack of descriptors, is returned.
+    fn listed_branch(&self, session: &SessionId, key: &str) -> Result<Option<Branch>, StoreError> {
+        match self.branch(session, key) {
+            Err(error) if error.storage().is_some_and(StorageError::is_of_one_object) => Ok(None),
+            branch => branch,
+        }
     }
 
     /// Stores a branch, durably, in the place of one with the same id.

@@ -128,6 +128,23 @@ fn a_damaged_branch_is_passed_over() {
     assert_eq!(refused.code(), "not_found");
 }
 
+/// Something else in the place of a branch costs no other, and does not keep the session from being read.
+#[cfg(unix)]
+#[test]
+fn a_branch_that_cannot_be_read_is_passed_over() {
+    let Fixture { folder, store, id } = Fixture::twice();
+    drop(store);
+    let branches = folder.path().join(format!("_branches/{id}"));
+    fs::create_dir(branches.join("q.json")).unwrap();
+    std::os::unix::fs::symlink("missing", branches.join("l.json")).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(branches.join("f.json")).status().unwrap().success());
+    let fixture = Fixture { store: Store::open(folder.path(), Options::default()).unwrap(), folder, id };
+    fixture.store.get_session(&fixture.id).unwrap();
+    assert_eq!(fixture.ids(), ["r3"]);
+    fixture.again("r4", "r3");
+    assert_eq!(fixture.ids(), ["r3", "r4"]);
+}
+
 /// The object is plain JSON, as docs/format.md has it.
 #[test]
 fn a_branch_is_plain_json() {
