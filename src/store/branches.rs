@@ -3,7 +3,8 @@
 //! Restoring swaps rows: those that stand in the transcript become a branch, the document is saved with the others, and their
 //! branch is removed. What a crash leaves:
 //!
-//! - after the first: a branch whose rows stand in the transcript, which is not listed; a repeat stores it again under the same id;
+//! - after the first: a branch whose rows stand in the transcript, which is not listed; a repeat stores it again under the same id,
+//!   and what else takes these rows out of the transcript removes it;
 //! - after the second: the restored branch, which is not listed either, because its rows stand in the transcript; a repeat, or the
 //!   next restore of it, removes it;
 //! - after the third: nothing.
@@ -77,6 +78,24 @@ impl Shared {
         }
     }
 
+    /// Stores the branch of a turn that is replaced, before the document without its rows is saved. With it go branches that a
+    /// crash or a full disk left while their rows stood in the transcript: they would be listed beside this one, which has
+    /// these rows too.
+    pub(super) fn put_replaced(&self, before: &Session, branch: &Branch, after: &Session) -> Result<(), StoreError> {
+        let id = before.id();
+        self.put_branch(id, branch)?;
+        if branch.reason == BranchReason::Failed {
+            return Ok(());
+        }
+        for key in self.storage.objects(id, ObjectKind::Branch)?.iter().filter(|key| **key != branch.branch_id) {
+            let Some(other) = self.listed_branch(id, key)? else { continue };
+            if !is_shown(before, &other) && is_shown(after, &other) {
+                self.storage.remove_object(id, ObjectKind::Branch, key)?;
+            }
+        }
+        Ok(())
+    }
+
     fn restore_alone(
         &self,
         lock: &Arc<SessionLock>,
@@ -103,7 +122,8 @@ impl Shared {
                 BranchReason::Failed => BranchReason::Regenerate,
                 reason => reason,
             };
-            self.put_branch(id, &Branch::named_by_rows(cut, reason, self.clock.now().seconds()))?;
+            let replaced = Branch::named_by_rows(cut, reason, self.clock.now().seconds());
+            self.put_replaced(&session, &replaced, &restored)?;
         }
         let intent = if is_shorter(&restored, &session) { SaveIntent::Shrink } else { SaveIntent::Keep };
         let saved = match self.save(&restored, SaveOptions { intent, ..SaveOptions::default() }) {

@@ -65,7 +65,7 @@ impl Shared {
             return Ok(read);
         };
         self.store_large_values(id, &facts)?;
-        plan.branch.iter().try_for_each(|branch| self.put_branch(id, branch))?;
+        plan.branch.iter().try_for_each(|branch| self.put_replaced(&read.session, branch, &plan.session))?;
         match self.save(&plan.session, save_options(&read.session, &plan)) {
             // Another program was faster: what is there now is served, and the next read looks at it.
             Err(StoreError::Sidecar(SidecarError::Conflict { .. })) => self.read(id),

@@ -47,7 +47,8 @@ impl Shared {
         if settled.session.is_some() || settled.branch.is_some() {
             store_large(&self.storage, session, &evidence.folded.large)?;
         }
-        settled.branch.iter().try_for_each(|branch| self.put_branch(session, branch))?;
+        let after = settled.session.as_ref().unwrap_or(&read.session);
+        settled.branch.iter().try_for_each(|branch| self.put_replaced(&read.session, branch, after))?;
         let Some(folded) = settled.session else { return Ok(settled.branch.is_some()) };
         let intent = if is_shorter(&folded, &read.session) { SaveIntent::Shrink } else { SaveIntent::Keep };
         self.save(&folded, SaveOptions { intent, ..SaveOptions::default() })?;

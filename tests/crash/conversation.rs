@@ -1,8 +1,6 @@
 //! A conversation in which questions are asked, asked again, edited, stopped and brought back, over several lives of the store,
 //! against a plain model of it.
 
-use std::collections::BTreeSet;
-
 use lastword::storage::sim::{Crash, SimDisk};
 use lastword::{Event, NewSession, Outcome, Replaces, RunId, Session, Store, StoreError, UserTurn};
 use proptest::prelude::*;
@@ -219,7 +217,7 @@ impl World {
         }
         assert_eq!(texts(&session), expected);
         assert_eq!(session.pending_turn(), None);
-        let found: BTreeSet<(String, &str)> = self
+        let mut found: Vec<(String, &str)> = self
             .store()
             .branches(&id())
             .unwrap()
@@ -227,7 +225,9 @@ impl World {
             .map(|branch| (branch.run_id.unwrap(), branch.reason.as_str()))
             .collect();
         let asides = self.model.asides.iter();
-        let known: BTreeSet<(String, &str)> = asides.map(|aside| (aside.turns[0].run.clone(), aside.reason)).collect();
+        let mut known: Vec<(String, &str)> = asides.map(|aside| (aside.turns[0].run.clone(), aside.reason)).collect();
+        found.sort_unstable();
+        known.sort_unstable();
         assert_eq!(found, known);
     }
 }
