@@ -1,5 +1,7 @@
 //! Rows beside the transcript: taken out of it from one row on, to be kept, listed, and put back in their place.
 
+use std::collections::HashMap;
+
 use super::id::SessionId;
 use super::json::Object;
 use super::row::Row;
@@ -68,17 +70,15 @@ impl Cut {
         let from = |list, at| session.texts(list).skip(at).map(str::to_owned).collect::<Vec<String>>();
         let (rows, context_messages) = (from(List::Messages, at_row), from(List::ContextMessages, context_at));
         let after = fingerprint(session.messages().take(at_row));
-        let (tool_calls, kept): (Vec<&str>, Vec<&str>) = session.texts(List::ToolCalls).partition(is_of_rows(at_row));
-        let (tool_calls, kept) = (owned(tool_calls), owned(kept));
-        if !tool_calls.is_empty() {
-            session.truncate(List::ToolCalls, 0)?;
-            kept.iter().try_for_each(|card| session.push_item(List::ToolCalls, card))?;
-        }
-        if !context_messages.is_empty() {
-            session.truncate(List::ContextMessages, context_at)?;
-        }
-        session.truncate(List::Messages, at_row)?;
+        let tool_calls = session.texts(List::ToolCalls).filter(is_of_rows(at_row)).map(str::to_owned).collect();
+        cut_off(session, at_row, context_at)?;
         Ok(Cut { at_row, after, rows, tool_calls, context_messages, context_at })
+    }
+
+    /// Removes these rows. For those who need only what stays: it reads none of it.
+    pub fn drop_rows(session: &mut Session, at_row: usize) -> Result<(), NotAList> {
+        let context_at = context_place(session, at_row);
+        cut_off(session, at_row, context_at)
     }
 
     /// Puts the rows at the end of a session that was cut at their place.
@@ -129,18 +129,13 @@ impl Cut {
     /// Where the rows belong in a session: after the same conversation, where a turn begins or the last one ends. Markers may
     /// have come or gone there; nothing if it is another conversation.
     pub fn place_in(&self, session: &Session) -> Option<usize> {
-        let mut print = Fingerprint::default();
-        let mut places = vec![(0, print)];
-        places.extend(session.messages().zip(1..).map(|(row, next)| {
-            print.add(&row);
-            (next, print)
-        }));
-        let begins_turn = |at: usize| session.message(at).is_none_or(|row| row.is_question());
-        let fits =
-            |(at, print): (usize, Fingerprint)| (print.to_string() == self.after && begins_turn(at)).then_some(at);
-        let mut fitting = places.into_iter().filter_map(fits);
-        let first = fitting.next()?;
-        Some(fitting.fold(first, |best, at| if best == self.at_row { best } else { at }))
+        self.place_among(&TurnPlaces::of(session))
+    }
+
+    /// The same among the places of a session that are known.
+    pub fn place_among(&self, places: &TurnPlaces) -> Option<usize> {
+        let fitting = places.0.get(&self.after)?;
+        fitting.iter().copied().find(|at| *at == self.at_row).or(fitting.last().copied())
     }
 
     /// Whether exactly these rows stand at this place of the transcript.
@@ -161,6 +156,25 @@ impl Cut {
         let first = rows.next()?;
         let answer = rows.take_while(|row| row.role() != "user").find_map(|row| row.run().map(|run| run.into_owned()));
         first.run().map(|run| run.into_owned()).or(answer).filter(|run| !run.is_empty())
+    }
+}
+
+/// The places of a session where a turn begins or the last one ends, by the fingerprint of the conversation before them.
+#[derive(Debug)]
+pub struct TurnPlaces(HashMap<String, Vec<usize>>);
+
+impl TurnPlaces {
+    /// Reads each row once.
+    pub fn of(session: &Session) -> Self {
+        let (mut print, mut places) = (Fingerprint::default(), HashMap::<String, Vec<usize>>::new());
+        for (at, row) in session.messages().enumerate() {
+            if row.is_question() {
+                places.entry(print.to_string()).or_default().push(at);
+            }
+            print.add(&row);
+        }
+        places.entry(print.to_string()).or_default().push(session.len(List::Messages));
+        TurnPlaces(places)
     }
 }
 
@@ -191,8 +205,18 @@ impl Branch {
     }
 }
 
-fn owned(texts: Vec<&str>) -> Vec<String> {
-    texts.into_iter().map(str::to_owned).collect()
+fn cut_off(session: &mut Session, at_row: usize, context_at: usize) -> Result<(), NotAList> {
+    let is_of_rows = is_of_rows(at_row);
+    let kept: Vec<String> =
+        session.texts(List::ToolCalls).filter(|card| !is_of_rows(card)).map(str::to_owned).collect();
+    if kept.len() < session.len(List::ToolCalls) {
+        session.truncate(List::ToolCalls, 0)?;
+        kept.iter().try_for_each(|card| session.push_item(List::ToolCalls, card))?;
+    }
+    if context_at < session.len(List::ContextMessages) {
+        session.truncate(List::ContextMessages, context_at)?;
+    }
+    session.truncate(List::Messages, at_row)
 }
 
 fn is_of_rows(at_row: usize) -> impl Fn(&&str) -> bool {

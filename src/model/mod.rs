@@ -29,7 +29,7 @@ mod ui_part;
 pub use agent::{AGENT_SESSION_EVENT, AgentSession};
 pub use attachment::{Attachment, AttachmentId};
 pub(crate) use branch::fingerprint;
-pub use branch::{Branch, BranchSummary, Cut};
+pub use branch::{Branch, BranchSummary, Cut, TurnPlaces};
 pub use context::{Context, ContextCall, ContextMessage, LeftOut, ToolOutcome, ToolResult};
 pub(crate) use context::{Objects, StoredFile};
 pub use cursor::Cursor;

@@ -16,7 +16,9 @@ use super::evidence::Evidence;
 use super::retry::{fold_late, is_marker_of};
 use crate::clock::Timestamp;
 use crate::model::message_id::{find_user, user_rows};
-use crate::model::{Branch, BranchReason, Cut, List, NotAList, Row, RunEnd, Session, TurnNote, fingerprint};
+use crate::model::{
+    Branch, BranchReason, Cut, List, NotAList, Row, RunEnd, Session, TurnNote, TurnPlaces, fingerprint,
+};
 
 /// What becomes of a run that was to replace a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,7 +80,7 @@ pub(super) fn place_of_nth(session: &Session, nth: usize) -> Option<usize> {
 pub fn without_replaced(session: &Session, note: &TurnNote) -> Option<Session> {
     let place = place_of(session, note)?;
     let mut before = session.clone();
-    Cut::take(&mut before, place).ok()?;
+    Cut::drop_rows(&mut before, place).ok()?;
     Some(before)
 }
 
@@ -176,7 +178,7 @@ pub fn waits_for_end(branch: &Branch) -> bool {
 
 /// Whether a stored branch is one to be shown: not what a crash left of rows that stand in the transcript, nor of a run that has
 /// not been decided yet.
-pub fn is_shown(session: &Session, branch: &Branch) -> bool {
+pub fn is_shown(session: &Session, places: &TurnPlaces, branch: &Branch) -> bool {
     let is_pending = session.active_run().as_deref() == Some(branch.branch_id.as_str());
     let names_run = |row: &str| branch.run_id.as_deref().is_some_and(|run| row.contains(run));
     let is_there = || {
@@ -184,7 +186,7 @@ pub fn is_shown(session: &Session, branch: &Branch) -> bool {
         session.texts(List::Messages).filter(|row| names_run(row)).any(|row| Row::parse(row).run().as_deref() == run)
     };
     let is_settled = branch.reason == BranchReason::Failed && is_there();
-    let stands = branch.cut.place_in(session).is_some_and(|place| branch.cut.stands_at(session, place));
+    let stands = branch.cut.place_among(places).is_some_and(|place| branch.cut.stands_at(session, place));
     !is_pending && !is_settled && !stands
 }
 

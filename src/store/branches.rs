@@ -14,7 +14,7 @@ use std::sync::Arc;
 use super::session_locks::SessionLock;
 use super::{Shared, Store, StoreError};
 use crate::format::{encode_branch, read_branch};
-use crate::model::{Branch, BranchReason, BranchSummary, Cut, NotAList, Revision, Session, SessionId};
+use crate::model::{Branch, BranchReason, BranchSummary, Cut, NotAList, Revision, Session, SessionId, TurnPlaces};
 use crate::recovery::is_shown;
 use crate::sidecar::{SaveIntent, SaveOptions, SidecarError};
 use crate::storage::{ObjectKind, PutObject, StorageError};
@@ -25,15 +25,18 @@ impl Store {
     pub fn branches(&self, session: &SessionId) -> Result<Vec<BranchSummary>, StoreError> {
         let shared = &self.shared;
         let read = self.get_session(session)?;
-        let mut branches = Vec::new();
+        let places = TurnPlaces::of(&read);
+        let mut branches: Vec<BranchSummary> = Vec::new();
         for key in shared.storage.objects(session, ObjectKind::Branch)? {
-            branches.extend(shared.listed_branch(session, &key)?.filter(|branch| is_shown(&read, branch)));
+            let branch = shared.listed_branch(session, &key)?;
+            let shown = branch.filter(|branch| is_shown(&read, &places, branch));
+            branches.extend(shown.map(|branch| branch.summary()));
         }
         branches.sort_by(|a, b| {
             let order = a.replaced_at.total_cmp(&b.replaced_at);
             order.then_with(|| a.branch_id.cmp(&b.branch_id))
         });
-        Ok(branches.iter().map(Branch::summary).collect())
+        Ok(branches)
     }
 
     /// Puts a branch back into the transcript; the rows that stand in its place become a branch. Nothing if the session is not of
@@ -87,9 +90,10 @@ impl Shared {
         if branch.reason == BranchReason::Failed {
             return Ok(());
         }
+        let places = [before, after].map(TurnPlaces::of);
         for key in self.storage.objects(id, ObjectKind::Branch)?.iter().filter(|key| **key != branch.branch_id) {
             let Some(other) = self.listed_branch(id, key)? else { continue };
-            if !is_shown(before, &other) && is_shown(after, &other) {
+            if !is_shown(before, &places[0], &other) && is_shown(after, &places[1], &other) {
                 self.storage.remove_object(id, ObjectKind::Branch, key)?;
             }
         }
