@@ -9,7 +9,9 @@ use super::ward::{Examined, IndexSays, NewDocument, Treatment, Ward};
 use crate::format::{encode, read_session};
 use crate::model::fold::Folded;
 use crate::model::marker::{FoldedUpTo, folded_up_to, is_interrupted, set_folded_records};
-use crate::model::{Branch, List, NotAList, RunEnd, RunId, Session, SessionId, Summary, ToolCard, TurnNote};
+use crate::model::{
+    Branch, BranchReason, List, NotAList, RunEnd, RunId, Session, SessionId, Summary, ToolCard, TurnNote,
+};
 use crate::recovery::{Evidence, Facts, GivenUp, Plan, Step, Watch, given_up, hope_again, plan};
 
 /// A session, and what it should be.
@@ -295,13 +297,19 @@ impl<'w> Transcript<'w> {
     }
 
     fn take_over(&mut self, plan: Plan) {
+        let failed = plan.branch.as_ref().filter(|branch| branch.reason == BranchReason::Failed);
+        let failed = failed.map(|branch| branch.branch_id.clone());
+        let turn = |run: &str| match failed.as_deref() == Some(run) {
+            true => "the turn that it was to replace stays, and a branch",
+            false => "its turn",
+        };
         for (run, step) in plan.steps {
             let (code, words) = match step {
-                Step::Folded => (Code::PendingTurn, "its turn gets the answer, which had ended".to_owned()),
+                Step::Folded => (Code::PendingTurn, format!("{} gets the answer, which had ended", turn(&run))),
                 Step::Recovered { rows } => {
-                    (Code::PendingTurn, format!("its turn gets {} and a marker", recovered(rows)))
+                    (Code::PendingTurn, format!("{} gets {} and a marker", turn(&run), recovered(rows)))
                 }
-                Step::Armed => (Code::PendingTurn, "its turn gets a marker that waits for the answer".to_owned()),
+                Step::Armed => (Code::PendingTurn, format!("{} gets a marker that waits for the answer", turn(&run))),
                 Step::Promoted { rows } => {
                     let gave_up = self.hopeful.iter().any(|(_, hopeful)| *hopeful == run);
                     let code = if gave_up { Code::GaveUpButReadable } else { Code::ArmedMarker };

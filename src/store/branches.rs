@@ -14,7 +14,9 @@ use std::sync::Arc;
 use super::session_locks::SessionLock;
 use super::{Shared, Store, StoreError};
 use crate::format::{encode_branch, read_branch};
-use crate::model::{Branch, BranchReason, BranchSummary, Cut, NotAList, Revision, Session, SessionId, TurnPlaces};
+use crate::model::{
+    Branch, BranchReason, BranchSummary, Cut, NotAList, Revision, RunId, Session, SessionId, TurnPlaces,
+};
 use crate::recovery::is_shown;
 use crate::sidecar::{SaveIntent, SaveOptions, SidecarError};
 use crate::storage::{ObjectKind, PutObject, StorageError};
@@ -68,6 +70,21 @@ impl Shared {
             Err(error) if error.storage().is_some_and(StorageError::is_of_one_object) => Ok(None),
             branch => branch,
         }
+    }
+
+    /// The branch whose first turn a run answered: the one of its failed attempt, or one that its turn was cut off into.
+    pub(super) fn branch_of_run(&self, session: &SessionId, run: &RunId) -> Result<Option<Branch>, StoreError> {
+        let own = self.branch(session, run.as_str())?;
+        if let Some(own) = own.filter(|branch| branch.reason == BranchReason::Failed) {
+            return Ok(Some(own));
+        }
+        for key in self.storage.objects(session, ObjectKind::Branch)? {
+            let branch = self.listed_branch(session, &key)?;
+            if let Some(branch) = branch.filter(|branch| branch.run_id.as_deref() == Some(run.as_str())) {
+                return Ok(Some(branch));
+            }
+        }
+        Ok(None)
     }
 
     /// Stores a branch, durably, in the place of one with the same id.

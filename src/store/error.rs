@@ -81,6 +81,12 @@ pub enum StoreError {
         /// What was named.
         message: String,
     },
+    /// The last question is to be answered again, and the session has none.
+    #[error("session {session} has no question yet that could be answered again: ask one first")]
+    NoQuestion {
+        /// The session.
+        session: SessionId,
+    },
     /// The client's id of a message cannot be kept.
     #[error("the id of a message is not 1 to {max} characters without control characters: choose another, or none")]
     BadMessageId {
@@ -187,7 +193,7 @@ impl StoreError {
             StoreError::NotFound { .. } | StoreError::RunNotFound { .. } | StoreError::UnknownBranch { .. } => {
                 "not_found"
             }
-            StoreError::UnknownMessage { .. } => "unknown_message",
+            StoreError::UnknownMessage { .. } | StoreError::NoQuestion { .. } => "unknown_message",
             StoreError::Exists { .. } | StoreError::RunTaken { .. } => "exists",
             StoreError::InvalidId(_)
             | StoreError::TooLong { .. }

@@ -144,7 +144,10 @@ impl Shared {
             Named { place, reason: BranchReason::Regenerate, question }
         };
         match replaces {
-            Replaces::LastAnswer => user_rows(session).next().map(|(place, _)| again(place)).ok_or(unknown("")),
+            Replaces::LastAnswer => {
+                let none = || StoreError::NoQuestion { session: session.id().clone() };
+                user_rows(session).next().map(|(place, _)| again(place)).ok_or_else(none)
+            }
             Replaces::Answer(id) => match find_answered(session, id) {
                 Some(place) => Ok(again(place)),
                 None => self.failed_attempt(session, id)?.ok_or(unknown(id)),
@@ -156,18 +159,21 @@ impl Shared {
         }
     }
 
-    /// The turn that a run should have replaced and did not. What it asked, if that was an edit, stands in its branch.
+    /// The turn that a run should have replaced and did not. What it asked, if that was an edit, stands in a branch: its own, or
+    /// the one that its turn became when it was restored and replaced in its turn.
     fn failed_attempt(&self, session: &Session, run: &str) -> Result<Option<Named>, StoreError> {
         let Ok(run) = RunId::parse(run) else { return Ok(None) };
         let note = self.turn_note(session.id(), &run)?.unwrap_or_default();
         let Some(place) = place_of(session, &note) else { return Ok(None) };
         let is_edit = note.replaces.is_some_and(|replaced| replaced.reason == BranchReason::Edit);
-        let failed = if is_edit { self.branch(session.id(), run.as_str())? } else { None };
-        let failed = failed.filter(|branch| branch.reason == BranchReason::Failed);
-        let edited = failed.and_then(|branch| branch.cut.rows.first().map(|row| Row::parse(row)));
-        let reason = if edited.is_some() { BranchReason::Edit } else { BranchReason::Regenerate };
-        let question = Some(edited.unwrap_or_else(|| session.message(place).unwrap_or_default()));
-        Ok(Some(Named { place, reason, question }))
+        if !is_edit {
+            let question = session.message(place);
+            return Ok(Some(Named { place, reason: BranchReason::Regenerate, question }));
+        }
+        // Without its branch it is not known what was asked.
+        let branch = self.branch_of_run(session.id(), &run)?;
+        let question = branch.and_then(|branch| branch.cut.rows.first().map(|row| Row::parse(row)));
+        Ok(question.map(|question| Named { place, reason: BranchReason::Edit, question: Some(question) }))
     }
 }
 

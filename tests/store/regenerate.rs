@@ -123,6 +123,8 @@ fn a_message_that_is_not_known_is_refused_and_nothing_changes() {
     let empty = fixture.store.create(lastword::NewSession::titled("empty")).unwrap();
     let error = fixture.store.begin_run(&empty, UserTurn::last_answer_again()).unwrap_err();
     assert_eq!(error.code(), "unknown_message");
+    let expected = format!("session {empty} has no question yet that could be answered again: ask one first");
+    assert_eq!(error.to_string(), expected);
     assert_eq!(fixture.branches(), []);
 }
 
@@ -267,6 +269,15 @@ fn what_a_failed_attempt_should_have_replaced_can_be_asked_again_by_its_run() {
     fixture.answered("new", answer("failed"));
     assert_eq!(fixture.talk(), [turns(&[(1, "r1"), (2, "r2"), (3, "r3"), (4, "r4")]), turns(&[(5, "new")])].concat());
     fixture.start("edited", edit("r5-user", "question 9")).fail("x", "x").unwrap();
+    fixture.answered("newer", answer("edited"));
+    assert_eq!(fixture.talk().last().unwrap(), "question 9: answer of newer", "the edit is asked again");
+    // The same after its branch was restored and taken out again.
+    let fixture = Fixture::five();
+    fixture.start("edited", edit("r5-user", "question 9")).fail("x", "x").unwrap();
+    fixture.store.restore_branch(&fixture.id, "edited", |_| true).unwrap().unwrap();
+    let old = fixture.branches()[0].0.clone();
+    fixture.store.restore_branch(&fixture.id, &old, |_| true).unwrap().unwrap();
+    assert_eq!(fixture.talk().last().unwrap(), "question 5: answer of r5");
     fixture.answered("newer", answer("edited"));
     assert_eq!(fixture.talk().last().unwrap(), "question 9: answer of newer", "the edit is asked again");
     let run = fixture.store.begin_run(&fixture.id, answer("nobody")).unwrap_err();
