@@ -384,7 +384,7 @@ fn another_act_after_one_that_was_cut_leaves_no_row_in_two_branches() {
             for end in ENDS {
                 for (nth, act) in acts.iter().enumerate() {
                     let (disk, what) =
-                        (disk.copy(), format!("{}, operation {operation}, {end:?}, act {nth}", case.name));
+                        (stopped.copy(), format!("{}, operation {operation}, {end:?}, act {nth}", case.name));
                     end.strike(&disk);
                     let store = open_later(&disk).unwrap();
                     store.get_session(&id()).unwrap();
