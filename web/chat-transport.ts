@@ -232,7 +232,6 @@ export class LastwordChatTransport<UI_MESSAGE extends UIMessage = UIMessage> imp
     let run = response.headers.get(RUN_HEADER) ?? undefined;
     let isOver = false;
     let abort = () => {};
-    const open = new Map<string, UIMessageChunk>();
     const learn = (chunk: UIMessageChunk) => {
       if (chunk.type === 'start') run ??= chunk.messageId;
       if (run !== undefined) this.#unfinished.set(chatId, run);
@@ -255,7 +254,7 @@ export class LastwordChatTransport<UI_MESSAGE extends UIMessage = UIMessage> imp
         abort = () => {
           if (isOver) return;
           isOver = true;
-          for (const chunk of [...open.values(), { type: 'abort' } as const]) controller.enqueue(chunk);
+          controller.enqueue({ type: 'abort' });
           controller.close();
           // A connection that breaks now has nothing left to say.
           this.#noteStop(chatId, stop());
@@ -268,10 +267,7 @@ export class LastwordChatTransport<UI_MESSAGE extends UIMessage = UIMessage> imp
           const { done, value } = await chunks.next();
           if (!done) learn(value);
           if (isOver) return;
-          if (!done) {
-            noteOpen(open, value);
-            return controller.enqueue(this.#complete(value));
-          }
+          if (!done) return controller.enqueue(this.#complete(value));
           if (this.#unfinished.get(chatId) === run) this.#unfinished.delete(chatId);
           controller.close();
         } catch (error) {
@@ -294,29 +290,6 @@ export class LastwordChatTransport<UI_MESSAGE extends UIMessage = UIMessage> imp
     const file = part as { type: string; url?: unknown };
     if (file.type === 'file' && typeof file.url === 'string' && file.url.startsWith('/v1/')) file.url = this.#base + file.url;
     return part;
-  }
-}
-
-/** Keeps, for each part that has begun, the chunk that ends it if the answer is stopped here. */
-function noteOpen(open: Map<string, UIMessageChunk>, chunk: UIMessageChunk): void {
-  const errorText = 'interrupted';
-  switch (chunk.type) {
-    case 'text-start': open.set(`text ${chunk.id}`, { type: 'text-end', id: chunk.id }); break;
-    case 'text-end': open.delete(`text ${chunk.id}`); break;
-    case 'reasoning-start': open.set(`reasoning ${chunk.id}`, { type: 'reasoning-end', id: chunk.id }); break;
-    case 'reasoning-end': open.delete(`reasoning ${chunk.id}`); break;
-    case 'tool-input-start': {
-      const { toolCallId, toolName } = chunk;
-      open.set(`call ${toolCallId}`, { type: 'tool-input-error', toolCallId, toolName, input: {}, errorText, providerExecuted: true, dynamic: true });
-      break;
-    }
-    case 'tool-input-available': {
-      const { toolCallId } = chunk;
-      open.set(`call ${toolCallId}`, { type: 'tool-output-error', toolCallId, errorText, providerExecuted: true, dynamic: true });
-      break;
-    }
-    case 'tool-input-error': case 'tool-output-available': case 'tool-output-error': open.delete(`call ${chunk.toolCallId}`); break;
-    default: break;
   }
 }
 

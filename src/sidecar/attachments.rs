@@ -8,8 +8,8 @@ use crate::storage::{ObjectKind, PutObject, Storage, StorageError};
 const UNKNOWN_MEDIA_TYPE: &str = "application/octet-stream";
 
 /// Stores an attachment, durably, unless it is there; nothing if the session was deleted. Whether the session exists is not
-/// looked at, nor are the bounds. The last media type and file name that the same bytes were stored with count; a type that says
-/// nothing and a missing name change nothing.
+/// looked at, nor are the bounds. The first media type and file name that the same bytes were stored with stay; a type that says
+/// nothing of the bytes gives way to one that does.
 ///
 /// The bytes are durable before the rest, so that a crash in between leaves bytes of an unknown type. What the first look
 /// finds is made durable with the bytes: the process that stored it may have died before it did so.
@@ -43,10 +43,10 @@ fn described(
     (media_type, filename): (&str, Option<&str>),
     known: Option<&Attachment>,
 ) -> Attachment {
-    let is_vague = VAGUE_MEDIA_TYPES.contains(&media_type);
-    let known_type = known.map(|known| known.media_type.clone()).filter(|_| is_vague);
-    let known_name = || known.and_then(|known| known.filename.clone());
-    let filename = filename.map(str::to_owned).or_else(known_name);
+    let is_vague = |media_type: &str| VAGUE_MEDIA_TYPES.contains(&media_type);
+    let known_type = known.map(|known| known.media_type.clone()).filter(|known| !is_vague(known));
+    let known_name = known.and_then(|known| known.filename.clone());
+    let filename = known_name.or_else(|| filename.map(str::to_owned));
     let media_type = known_type.unwrap_or_else(|| media_type.to_owned());
     Attachment { id, media_type, filename, bytes: bytes.len() as u64 }
 }

@@ -188,7 +188,7 @@ fn a_message_with_a_file_that_cannot_be_had_begins_nothing() {
         ("data:image/png;base64", "invalid_argument"),
         ("data:image/png,%zz", "invalid_argument"),
         ("lastword:sha256-1", "invalid_argument"),
-        (&other[..], "invalid_argument"),
+        (&other[..], "unknown_attachment"),
         (&missing[..], "unknown_attachment"),
     ] {
         assert_eq!(submit(&house, "c", with_file("m1", url)).expect(400).code(), code, "{url}");

@@ -74,12 +74,13 @@ fn an_answer_that_ends_between_history_and_stream_is_streamed_once() {
     let streamed = house.get("/api/chat/a/stream").expect(200);
     assert_eq!((run_of(&streamed), text_of(&chunks(&streamed))), ("r".to_owned(), "one".to_owned()));
     house.get("/api/chat/a/stream").expect(204);
-    // A later history that has it leaves nothing to stream.
+    // Another reader's history that has it takes it from no one.
     house.post("/v1/sessions/a/runs", json!({ "message": "again", "run_id": "r2" })).expect(202);
     assert_eq!(history(&house, "a").len(), 3);
     house.append("a", "r2", r#"{"event":"token","payload":{"text":"two"}}"#).expect(200);
     house.append("a", "r2", DONE).expect(200);
     assert_eq!(history(&house, "a").len(), 4);
+    assert_eq!(run_of(&house.get("/api/chat/a/stream").expect(200)), "r2");
     house.get("/api/chat/a/stream").expect(204);
     // A page of what came before says nothing of the end.
     house.post("/v1/sessions/a/runs", json!({ "message": "more", "run_id": "r3" })).expect(202);

@@ -217,3 +217,11 @@ fn results_of_tools_in_rows_of_the_user_are_not_answered_again() {
     }
     assert_eq!(branches(&house, "old")[0]["rows"], 4);
 }
+
+#[test]
+fn a_message_may_not_have_the_id_of_an_answer() {
+    let house = chat_house();
+    let run = run_of(&submit(&house, "c", user("m1", "one")).expect(200));
+    assert_eq!(submit(&house, "c", user(&run, "two")).expect(409).code(), "conflict");
+    assert_eq!(rows(&house, "c").len(), 2);
+}

@@ -135,3 +135,15 @@ fn what_is_beyond_the_bounds_of_an_attachment_is_refused_and_nothing_is_stored()
     }
     store.put_attachment(id, &large[1..], "image/png", None).unwrap();
 }
+
+#[test]
+fn a_type_that_says_nothing_gives_way_to_one_that_does() {
+    let Fixture { store, id, folder: _folder } = fixture();
+    for vague in ["application/octet-stream", "application/x-www-form-urlencoded"] {
+        let bytes = vague.as_bytes();
+        store.put_attachment(&id, bytes, vague, None).unwrap();
+        let named = store.put_attachment(&id, bytes, "image/png", Some("a.png")).unwrap();
+        assert_eq!((&*named.media_type, named.filename.as_deref()), ("image/png", Some("a.png")));
+        assert_eq!(store.put_attachment(&id, bytes, vague, None).unwrap(), named);
+    }
+}

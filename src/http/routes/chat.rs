@@ -133,8 +133,9 @@ fn prepare(store: &Store, session: &SessionId, mut asked: ChatRequest) -> Result
 
 /// A new message may not have the id of an answer, which is its run's.
 fn refuse_id_of_run(store: &Store, session: &SessionId, asked: &ChatRequest, known: &Known) -> Result<(), ApiError> {
+    let is_new = asked.message_id.is_none() && known.named.is_none();
     let id = asked.message.as_ref().and_then(|message| message.id.as_deref());
-    let Some(run) = id.filter(|_| known.named.is_none()).and_then(|id| RunId::parse(id).ok()) else { return Ok(()) };
+    let Some(run) = id.filter(|_| is_new).and_then(|id| RunId::parse(id).ok()) else { return Ok(()) };
     match store.has_run(session, &run)? {
         true => {
             let message = format!("{run} is the id of an answer of this chat: send the message with an id of its own");

@@ -58,8 +58,6 @@ async function stopsInTheMiddle(endpoint) {
   assert.deepEqual(chat.ends, [{ isAbort: true, isDisconnect: false, isError: false }]);
   await isStopped(endpoint, cut);
   await until('the answer is saved', async () => (await stateOf(chat.id)) === null);
-  const open = answerOf(chat).parts.filter((part) => /streaming|input-available/.test(part.state ?? ''));
-  assert.deepEqual(open, [], 'no part is left open');
   const [, answer] = await chat.transport.loadMessages(chat.id);
   assert.equal(answer.id, answerOf(chat).id);
   assert.equal(answer.metadata.lastword.state, 'interrupted-by-user');
