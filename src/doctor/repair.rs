@@ -202,7 +202,9 @@ fn draw_up(ward: &Ward<'_>) -> Result<Drawn, DoctorError> {
     report.sort();
     actions.extend(directory.iter().filter_map(|_| ward.index_action(&report.findings)));
     // Nothing is written where a newer program is at home, nor for the sake of what nobody asked for.
-    let is_newer = report.findings.iter().any(|finding| finding.code == Code::NewerFormat);
+    // One branch of a newer program keeps nothing else from being repaired.
+    let is_newer = |finding: &Finding| finding.code == Code::NewerFormat && finding.session.is_none();
+    let is_newer = report.findings.iter().any(is_newer);
     let is_closed = is_newer && !actions.is_empty();
     if is_closed || actions.len() == by_opening && !is_wanted {
         actions.clear();

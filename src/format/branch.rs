@@ -55,15 +55,37 @@ fn raw(texts: &[String], list: List) -> Result<Vec<Box<RawValue>>, List> {
     texts.iter().map(|text| RawValue::from_string(text.clone()).map_err(|_| list)).collect()
 }
 
-/// Reads a branch of this session; nothing if the bytes are damaged, another session's, or of a newer program.
-pub fn read_branch(session: &SessionId, bytes: &[u8]) -> Option<Branch> {
-    if checksum_of(bytes.trim_ascii_end()) == Some(false) {
-        return None;
+/// Why stored bytes are not a branch of a session.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BadBranch {
+    /// The bytes changed since they were written.
+    #[error("its checksum does not fit its bytes")]
+    ChecksumMismatch,
+    /// The bytes are not a branch at all.
+    #[error("{0}")]
+    BadJson(String),
+    /// A newer program wrote it.
+    #[error("a newer program wrote it (version {0}; this one reads version {VERSION})")]
+    Newer(u32),
+    /// It is a branch of another session.
+    #[error("it says that it is a branch of session {0:?}")]
+    OtherSession(String),
+}
+
+/// The key that every version has.
+#[derive(Deserialize)]
+struct Versioned {
+    version: u32,
+}
+
+/// Reads a branch of this session.
+pub fn read_branch(session: &SessionId, bytes: &[u8]) -> Result<Branch, BadBranch> {
+    let file = read_file(bytes)?;
+    if file.session_id != session.as_str() {
+        return Err(BadBranch::OtherSession(file.session_id));
     }
-    let file: BranchFile = serde_json::from_slice(bytes).ok()?;
     let texts = |rows: Vec<Box<RawValue>>| rows.into_iter().map(|row| row.get().to_owned()).collect();
-    let is_known = file.version == VERSION && file.session_id == session.as_str();
-    is_known.then(|| Branch {
+    Ok(Branch {
         branch_id: file.branch_id,
         run_id: file.run_id,
         cut: Cut {
@@ -78,6 +100,19 @@ pub fn read_branch(session: &SessionId, bytes: &[u8]) -> Option<Branch> {
         replaced_at: file.replaced_at,
         reason: file.reason,
     })
+}
+
+/// The checksum is compared first: a damaged version says nothing of the program that wrote it.
+fn read_file(bytes: &[u8]) -> Result<BranchFile, BadBranch> {
+    let bad_json = |error: serde_json::Error| BadBranch::BadJson(error.to_string());
+    if checksum_of(bytes.trim_ascii_end()) == Some(false) {
+        return Err(BadBranch::ChecksumMismatch);
+    }
+    match serde_json::from_slice(bytes).map_err(bad_json)? {
+        Versioned { version: VERSION } => serde_json::from_slice(bytes).map_err(bad_json),
+        Versioned { version } if version > VERSION => Err(BadBranch::Newer(version)),
+        Versioned { version } => Err(BadBranch::BadJson(format!("there is no version {version}"))),
+    }
 }
 
 #[cfg(test)]
@@ -100,13 +135,24 @@ mod tests {
     fn what_was_written_is_read_and_no_flipped_bit_is_believed() {
         let id = SessionId::parse("s").unwrap();
         let bytes = encode_branch(&id, &branch()).unwrap();
-        assert_eq!(read_branch(&id, &bytes), Some(branch()));
-        assert_eq!(read_branch(&SessionId::parse("other").unwrap(), &bytes), None);
+        assert_eq!(read_branch(&id, &bytes), Ok(branch()));
+        let other = read_branch(&SessionId::parse("other").unwrap(), &bytes);
+        assert_eq!(other, Err(BadBranch::OtherSession("s".to_owned())));
         for bit in 0..(bytes.len() - 1) * 8 {
             let mut flipped = bytes.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
             let found = read_branch(&id, &flipped);
-            assert!(found.is_none() || found == Some(branch()), "bit {bit}: {}", String::from_utf8_lossy(&flipped));
+            assert!(found.is_err() || found == Ok(branch()), "bit {bit}: {}", String::from_utf8_lossy(&flipped));
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_not_a_branch_say_why() {
+        let id = SessionId::parse("s").unwrap();
+        let newer = br#"{"version":2,"turns":[]}"#.to_vec();
+        assert_eq!(read_branch(&id, &with_checksum(newer)), Err(BadBranch::Newer(2)));
+        for odd in ["", "{", "[]", "{}", r#"{"version":0}"#, r#"{"version":1}"#] {
+            assert!(matches!(read_branch(&id, odd.as_bytes()), Err(BadBranch::BadJson(_))), "{odd}");
         }
     }
 

@@ -15,7 +15,7 @@ pub mod sse;
 mod walk;
 
 pub use attachment::{read_attachment_info, write_attachment_info};
-pub use branch::{encode_branch, read_branch};
+pub use branch::{BadBranch, encode_branch, read_branch};
 pub use checksum::with_checksum_restored;
 pub(crate) use checksum::{checksum_of, with_checksum};
 pub use encode::LineEncoder;

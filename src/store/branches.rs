@@ -59,7 +59,7 @@ impl Shared {
     /// A stored branch; nothing if there is none, or none that can be read.
     pub(super) fn branch(&self, session: &SessionId, key: &str) -> Result<Option<Branch>, StoreError> {
         let bytes = self.storage.object(session, ObjectKind::Branch, key)?;
-        let branch = bytes.and_then(|bytes| read_branch(session, &bytes));
+        let branch = bytes.and_then(|bytes| read_branch(session, &bytes).ok());
         Ok(branch.filter(|branch| branch.branch_id == key))
     }
 

@@ -3,16 +3,25 @@
 use std::fs;
 
 use lastword::doctor::{Code, Severity};
+use lastword::format::encode_branch;
+use lastword::model::{Branch, BranchReason, Cut};
 
 use crate::data::{Data, allow, sid};
 
 const BRANCH: &str = "_branches/talk/run-9.json";
 
+/// A branch of `talk` with one row.
+fn branch(id: &str) -> Vec<u8> {
+    let rows = vec![r#"{"role":"assistant","content":"by bus"}"#.to_owned()];
+    let cut = Cut { at_row: 3, rows, ..Cut::default() };
+    encode_branch(&sid("talk"), &Branch::new(id, cut, BranchReason::Regenerate, 7.0)).unwrap()
+}
+
 /// A healthy directory with an attachment and a branch, and the names of the files of the attachment.
 fn with_objects() -> (Data, [String; 2]) {
     let data = Data::healthy();
     let id = data.store().put_attachment(&sid("talk"), b"picture", "image/png", None).unwrap().id;
-    data.put(BRANCH, b"{\"version\":1}\n");
+    data.put(BRANCH, &branch("run-9"));
     let name = format!("_attachments/talk/{id}");
     let info = format!("{name}.info");
     (data, [name, info])
@@ -112,4 +121,29 @@ fn damaged_objects_are_told_with_their_file_and_left_alone() {
     let before = [&bytes, &info, BRANCH].map(|name| fs::read(data.path(name)).unwrap());
     data.repair();
     assert_eq!(before, [&bytes, &info, BRANCH].map(|name| fs::read(data.path(name)).unwrap()));
+}
+
+/// The list of branches passes over each of these.
+#[test]
+fn a_branch_that_is_not_listed_is_told_with_the_reason() {
+    let whole = String::from_utf8(branch("run-9")).unwrap();
+    let cases = [
+        (whole.replace("by bus", "by bUs"), Code::ChecksumMismatch, Severity::Damage),
+        ("{\"version\":1}\n".to_owned(), Code::BadJson, Severity::Damage),
+        ("{\"version\":2,\"turns\":[]}\n".to_owned(), Code::NewerFormat, Severity::Warning),
+        (String::from_utf8(branch("run-8")).unwrap(), Code::ForeignId, Severity::Warning),
+    ];
+    for (bytes, code, severity) in cases {
+        let (data, _) = with_objects();
+        data.put(BRANCH, bytes.as_bytes());
+        let found = data.findings();
+        let told: Vec<_> = found.iter().filter(|finding| finding.file.to_str() == Some(BRANCH)).collect();
+        let [finding] = told[..] else { panic!("{code}: {found:#?}") };
+        assert_eq!((finding.code, finding.severity, finding.is_mendable), (code, severity, false));
+        data.put("_tmp-0123456789abcdef0123456789abcdef", b"half");
+        let repair = data.repair();
+        assert!(repair.actions.iter().any(|action| action.codes == [Code::StaleTemp]), "{code}: {:?}", repair.actions);
+        assert_eq!(data.read(BRANCH), bytes.as_bytes());
+        assert!(data.check().is_bad());
+    }
 }
