@@ -61,6 +61,7 @@ impl Ward<'_> {
                 if !has_lost_messages(&session)
                     || is_list && !self.knows_more(id, session.len(List::Messages), runs, scanner)
                 {
+                    self.tell_of_missing(&session, told);
                     return Transcript::new(self, session, runs).examine(told);
                 }
                 None

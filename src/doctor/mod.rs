@@ -12,6 +12,7 @@ mod meter;
 mod objects;
 mod options;
 mod rebuild;
+mod references;
 mod repair;
 mod report;
 mod rewrite;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::examine::{words_for_mode, words_for_temp};
 use super::finding::{Code, Finding, Severity, set_or_null};
 use super::options::DoctorOptions;
+use super::references::STORE_AGAIN;
 use super::report::Report;
 use super::rounds::{go_round, idle_scanner};
 use super::ward::{Examined, NewDocument, Treatment, Ward};
@@ -236,11 +237,16 @@ impl Ward<'_> {
             (Treatment::Document(new), Some(id)) => {
                 Action::new(new.codes.iter().copied(), self.relative(layout.sidecar(id)), &new.words.join("; "))
             }
+            (Treatment::Values(_), Some(id)) => {
+                Action::new([Code::ChecksumMismatch], self.relative(layout.sidecar(id)), STORE_AGAIN)
+            }
             (Treatment::Temp(file), _) => Action::new([Code::StaleTemp], file.clone(), words_for_temp(file)),
             (Treatment::Private(file, mode), _) => {
                 Action::new([Code::OpenPermissions], file.clone(), &words_for_mode(*mode))
             }
-            (Treatment::Journal(_) | Treatment::Document(_), None) => unreachable!("these belong to a session"),
+            (Treatment::Journal(_) | Treatment::Document(_) | Treatment::Values(_), None) => {
+                unreachable!("these belong to a session")
+            }
         };
         Action { session: session.cloned(), ..action }
     }
@@ -294,11 +300,17 @@ impl Ward<'_> {
                 cure.apply(&self.files, scanner, id).map_err(|error| with_cause(&error))
             }
             (Treatment::Document(new), Some(id)) => self.replace_document(id, &new),
+            (Treatment::Values(cards), Some(id)) => {
+                let stored = store_missing(&self.storage, id, cards.iter().map(String::as_str));
+                stored.map(|()| None).map_err(|error| with_cause(&error))
+            }
             (Treatment::Temp(file), _) => self.files.set_temp_aside(&file).map_err(|error| with_cause(&error)),
             (Treatment::Private(file, _), _) => {
                 self.files.make_private(&file).map(|_| None).map_err(|error| with_cause(&error))
             }
-            (Treatment::Journal(_) | Treatment::Document(_), None) => unreachable!("these belong to a session"),
+            (Treatment::Journal(_) | Treatment::Document(_) | Treatment::Values(_), None) => {
+                unreachable!("these belong to a session")
+            }
         }
     }
 

@@ -103,6 +103,8 @@ pub(super) enum Treatment {
     Journal(Cure),
     /// Replace a session's document.
     Document(NewDocument),
+    /// Store again what these tool cards refer to, from the journals.
+    Values(Vec<String>),
     /// Keep a file that somebody did not finish writing.
     Temp(PathBuf),
     /// Take the permissions of others from a file with this mode.

@@ -37,6 +37,34 @@ pub fn store_missing<'c>(
     Ok(())
 }
 
+/// A value that a card refers to and that is not stored.
+#[derive(Debug)]
+pub struct MissingValue {
+    /// The id of the attachment that held it.
+    pub id: AttachmentId,
+    /// The card's run; empty if the card names none.
+    pub run: String,
+    /// Whether the run's journal still holds it, so that [`store_missing`] stores it again.
+    pub is_in_journal: bool,
+}
+
+/// The values that cards refer to and that are not stored. Folds the journal of each run that misses one, one at a time.
+pub fn find_missing<'c>(
+    storage: &Arc<dyn Storage>,
+    session: &SessionId,
+    cards: impl Iterator<Item = &'c str>,
+) -> Result<Vec<MissingValue>, StorageError> {
+    let mut found = Vec::new();
+    for (run, missing) in missing_values(storage, session, cards)? {
+        let large = look(storage, session, &run).folded.large;
+        let is_in_journal = |id: &AttachmentId| large.iter().any(|value| value.id == *id);
+        let of_run = |id| MissingValue { run: run.clone(), is_in_journal: is_in_journal(&id), id };
+        found.extend(missing.into_iter().map(of_run));
+    }
+    found.sort_by(|a, b| (&a.run, &a.id).cmp(&(&b.run, &b.id)));
+    Ok(found)
+}
+
 /// By run, the values that its cards refer to and that are not stored.
 fn missing_values<'c>(
     storage: &Arc<dyn Storage>,
@@ -45,10 +73,10 @@ fn missing_values<'c>(
 ) -> Result<HashMap<String, HashSet<AttachmentId>>, StorageError> {
     let mut missing: HashMap<String, HashSet<AttachmentId>> = HashMap::new();
     for card in cards.filter(|card| card.contains("\"attachment\"")).map(ToolCard::parse) {
-        let Some(run) = card.run() else { continue };
+        let run = card.run().map(|run| run.to_string()).unwrap_or_default();
         for stored in STORED_KEYS.iter().filter_map(|key| StoredValue::parse(card.fields().get(key)?)) {
             if storage.object_len(session, ObjectKind::Attachment, stored.id.as_str())?.is_none() {
-                missing.entry(run.to_string()).or_default().insert(stored.id);
+                missing.entry(run.clone()).or_default().insert(stored.id);
             }
         }
     }

@@ -23,7 +23,7 @@ mod watch;
 pub use self::evidence::{Evidence, Failure, JournalState, look, look_within, read};
 pub use self::fold_limit::fold_limit;
 pub use self::given_up::{GivenUp, Said, add_answer, given_up, hope_again};
-pub use self::large::{store_large, store_missing};
+pub use self::large::{find_missing, store_large, store_missing};
 pub use self::pending::{fold_ended, keep_unanswered};
 pub use self::plan::{Facts, Plan, RecoveryOptions, Step, plan};
 pub use self::replace::{

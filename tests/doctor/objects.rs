@@ -147,3 +147,35 @@ fn a_branch_that_is_not_listed_is_told_with_the_reason() {
         assert!(data.check().is_bad());
     }
 }
+
+#[test]
+fn a_file_of_a_message_or_of_a_branch_that_is_not_stored_is_told_and_left_alone() {
+    let (data, [bytes, _]) = with_objects();
+    let url = format!("lastword:{}", bytes.rsplit('/').next().unwrap());
+    let file = serde_json::json!({"type": "file", "mediaType": "image/png", "url": url});
+    let row = serde_json::json!({"role": "user", "content": "see", "attachments": [file]});
+    let rows = vec![row.to_string()];
+    let cut = Cut { at_row: 3, rows, ..Cut::default() };
+    let branch = encode_branch(&sid("talk"), &Branch::new("run-9", cut, BranchReason::Edit, 7.0)).unwrap();
+    let whole = data.read(BRANCH);
+    data.put(BRANCH, &branch);
+    assert_eq!(data.bad_codes(), []);
+    let picture = data.read(&bytes);
+    for (is_in_branch, place) in [(true, "branch run-9"), (false, "the session")] {
+        data.remove(&bytes);
+        let found: Vec<_> = data.findings().into_iter().filter(|f| f.severity == Severity::Damage).collect();
+        let [finding] = &found[..] else { panic!("{place}: {found:#?}") };
+        assert_eq!((finding.code, finding.is_mendable), (Code::ChecksumMismatch, false));
+        assert_eq!(finding.file.to_str(), Some(&*bytes));
+        assert!(finding.message.starts_with(place), "{}", finding.message);
+        data.repair();
+        assert!(!data.path(&bytes).exists());
+        data.put(&bytes, &picture);
+        if is_in_branch {
+            data.put(BRANCH, &whole);
+            data.edit_sidecar("talk.json", |stored| stored["messages"][0]["attachments"] = serde_json::json!([file]));
+            data.repair();
+            assert_eq!(data.bad_codes(), []);
+        }
+    }
+}

@@ -1,6 +1,6 @@
 //! Tool values that are too large for a document: a repair stores them before the document that refers to them.
 
-use lastword::doctor;
+use lastword::doctor::{self, Code, Severity};
 use lastword::{Context, ContextMessage, Store};
 use serde_json::json;
 
@@ -56,4 +56,35 @@ fn a_session_that_is_made_again_from_its_journals_has_them_too() {
     let found = data.sidecar("talk.json").to_string();
     assert!(found.contains("_args") && found.contains("sha256-"), "{found}");
     assert_eq!(std::fs::read_dir(data.path("_attachments/talk")).unwrap().count(), 4);
+}
+
+/// The directory after a repair, without the values that it had stored.
+fn without_values() -> Data {
+    let data = called();
+    data.repair();
+    std::fs::remove_dir_all(data.path("_attachments/talk")).unwrap();
+    data
+}
+
+#[test]
+fn values_that_are_gone_are_damage_and_are_stored_again_from_the_journal() {
+    let data = without_values();
+    let found = data.findings();
+    let told: Vec<_> = found.iter().map(|finding| (finding.code, finding.severity, finding.is_mendable)).collect();
+    assert_eq!(told, [(Code::ChecksumMismatch, Severity::Damage, true); 2], "{found:#?}");
+    assert_eq!(treated(&data.repair()), [Code::ChecksumMismatch]);
+    assert_eq!(data.bad_codes(), []);
+    assert_nothing_is_left_to_do(&data, "values that were gone");
+    assert_whole(&context(&data));
+}
+
+#[test]
+fn a_value_that_no_journal_holds_is_told_and_left_alone() {
+    let data = without_values();
+    data.edit(JOURNAL, |lines| lines.truncate(0));
+    let found = data.findings();
+    let missing = found.iter().filter(|finding| finding.code == Code::ChecksumMismatch);
+    assert_eq!(missing.map(|finding| finding.is_mendable).collect::<Vec<_>>(), [false; 2], "{found:#?}");
+    data.repair();
+    assert_eq!(data.bad_codes(), [Code::ChecksumMismatch; 2]);
 }
