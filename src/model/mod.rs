@@ -51,5 +51,6 @@ pub use text::{is_blank, is_truthy, normal_form, python_text, trim};
 pub use tool::ToolCard;
 pub(crate) use tool::{ANSWERED, STORED_KEYS, TOLD_KEYS};
 pub use turn_note::{BranchReason, ReplacedTurn, TurnNote};
+pub(crate) use ui_part::PARTS;
 #[cfg(feature = "server")]
-pub(crate) use ui_part::{PARTS, is_file_address, ui_part};
+pub(crate) use ui_part::{is_file_address, ui_part};
