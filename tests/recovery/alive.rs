@@ -171,9 +171,12 @@ fn a_dead_run_that_was_read_ends_for_its_followers() {
         scene.wait(31);
         assert!(!is_pending(&store), "the read recovers the turn");
         assert_eq!(store.liveness(&id(), &crate::scene::run(RUN)).unwrap(), Liveness::Orphaned);
+        let interrupted_at = markers(&store.get_session(&id()).unwrap())[0]["timestamp"].clone();
+        scene.wait(60);
         assert_eq!(follow(&store), ["token", "apperror"], "{lease:?}");
         let session = store.get_session(&id()).unwrap();
         assert_eq!((contents(&session).len(), markers(&session).len()), (2, 1), "{:?}", contents(&session));
+        assert_eq!(markers(&session)[0]["timestamp"], interrupted_at, "sealing a run does not interrupt it anew");
     }
 }
 
