@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use tokio::sync::{Mutex, MutexGuard, Semaphore, watch};
 
+use super::blocking_pool::BlockingPool;
 use super::chat::LeftOutRuns;
-use super::desk::Desk;
 use super::error::ApiError;
 use super::metrics::Metrics;
 use super::options::ServerOptions;
 use super::producers::Producers;
-use super::stream::{FollowerCount, Hub, Manners};
+use super::stream::{FollowerCount, Hub, StreamPolicy};
 use crate::model::SessionId;
 use crate::run::Supervisor;
 use crate::store::Store;
@@ -24,12 +24,12 @@ pub(super) struct App {
     pub(super) store: Store,
     pub(super) supervisor: Supervisor,
     pub(super) options: ServerOptions,
-    pub(super) desk: Arc<Desk>,
+    pub(super) blocking: Arc<BlockingPool>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) hub: Arc<Hub>,
     pub(super) producers: Producers,
     pub(super) stage: watch::Sender<Stage>,
-    pub(super) manners: Manners,
+    pub(super) policy: StreamPolicy,
     /// What histories of chats left out a moment ago.
     pub(super) left_out: LeftOutRuns,
     /// Two requests of one chat do not begin turns at the same time: the second sees what the first has begun.
@@ -56,22 +56,22 @@ impl App {
         options: ServerOptions,
         closing: watch::Receiver<bool>,
     ) -> SharedApp {
-        let (desk, metrics) = (Arc::new(Desk::default()), Arc::new(Metrics::default()));
-        let hub = Hub::new(&store, desk.clone(), metrics.clone(), options.reader_files_max);
+        let (blocking, metrics) = (Arc::new(BlockingPool::default()), Arc::new(Metrics::default()));
+        let hub = Hub::new(&store, blocking.clone(), metrics.clone(), options.reader_files_max);
         let streams = Arc::new(Semaphore::new(options.connections_max - options.connections_max / 8));
-        let manners = Manners { heartbeat: options.heartbeat, retry: options.retry, closing };
+        let policy = StreamPolicy { heartbeat: options.heartbeat, retry: options.retry, closing };
         let (producers, stage) = (Producers::default(), watch::Sender::new(Stage::Open));
         let (left_out, chat_locks) = (LeftOutRuns::default(), std::array::from_fn(|_| Mutex::new(())));
         Arc::new(App {
             store,
             supervisor,
             options,
-            desk,
+            blocking,
             metrics,
             hub,
             producers,
             stage,
-            manners,
+            policy,
             left_out,
             chat_locks,
             streams,

@@ -92,7 +92,7 @@ impl Connection {
         // A token is not to wait for the next one.
         let _ = self.stream.set_nodelay(true);
         notice_who_is_gone(&self.stream);
-        let io = TokioIo::new(Patient::new(self.stream, app.options.write_timeout));
+        let io = TokioIo::new(WriteTimeout::new(self.stream, app.options.write_timeout));
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(app.options.head_timeout)
@@ -125,16 +125,16 @@ fn notice_who_is_gone(stream: &TcpStream) {
 fn notice_who_is_gone(_: &TcpStream) {}
 
 /// A connection whose other end has to take what is there for it within a time.
-struct Patient {
+struct WriteTimeout {
     stream: TcpStream,
     limit: Duration,
     /// Runs while the other end takes nothing.
     waiting: Option<Pin<Box<Sleep>>>,
 }
 
-impl Patient {
+impl WriteTimeout {
     fn new(stream: TcpStream, limit: Duration) -> Self {
-        Patient { stream, limit, waiting: None }
+        WriteTimeout { stream, limit, waiting: None }
     }
 
     fn judge<T>(&mut self, context: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
@@ -151,7 +151,7 @@ impl Patient {
     }
 }
 
-impl AsyncRead for Patient {
+impl AsyncRead for WriteTimeout {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -161,7 +161,7 @@ impl AsyncRead for Patient {
     }
 }
 
-impl AsyncWrite for Patient {
+impl AsyncWrite for WriteTimeout {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write(context, bytes);
         self.judge(context, polled)

@@ -1,13 +1,13 @@
 //! The server: sessions and runs over HTTP, for any language and for browsers, resumable by anyone.
 //!
-//! Handlers are thin: what they do is done by the store, on threads that may wait (`desk`). Streams never hold a thread
+//! Handlers are thin: what they do is done by the store, on threads that may block (`blocking_pool`). Streams never hold a thread
 //! while nothing happens (`stream`). Who is let in is decided in one place (`guard`), and what went wrong meets its
 //! status in one place (`error`). Nothing below knows HTTP.
 
 mod app;
+mod blocking_pool;
 mod chat;
 mod describe;
-mod desk;
 mod error;
 mod guard;
 mod listen;

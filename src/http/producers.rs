@@ -120,7 +120,7 @@ impl App {
             return Err(ApiError::new(axum::http::StatusCode::CONFLICT, "not_yours", message));
         }
         let (store, id, of) = (self.store.clone(), session.clone(), run.clone());
-        let opened = self.desk.document(move || {
+        let opened = self.blocking.document(move || {
             // A deleted session has no runs, whatever is left of them.
             store.metadata(&id)?;
             store.resume_run(&id, &of)

@@ -114,7 +114,7 @@ impl<T: DeserializeOwned + Send + 'static> FromRequest<SharedApp> for Sent<T> {
     async fn from_request(request: Request, app: &SharedApp) -> Result<Self, ApiError> {
         expect_json(request.headers())?;
         let body = read_body(request, app).await?;
-        let sent = app.desk.parse(body, |body| serde_json::from_slice(body)).await?;
+        let sent = app.blocking.parse(body, |body| serde_json::from_slice(body)).await?;
         sent.map(Sent).map_err(|cause| ApiError::invalid(format!("the body cannot be used: {cause}")))
     }
 }

@@ -90,6 +90,6 @@ async fn sweep(app: SharedApp) {
     loop {
         sleep(SWEEP_EVERY).await;
         let looking = app.clone();
-        let _ = app.desk.document(move || looking.producers.sweep()).await;
+        let _ = app.blocking.document(move || looking.producers.sweep()).await;
     }
 }

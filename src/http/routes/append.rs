@@ -81,13 +81,13 @@ pub(super) async fn append(
         Some(Lasting::Buffered) => Durability::Buffered,
         Some(Lasting::Durable) => Durability::Durable,
     };
-    let events = app.desk.parse(body, parse_lines).await??;
+    let events = app.blocking.parse(body, parse_lines).await??;
     // It is held by the thread that does the work: a caller that leaves meanwhile comes back with the same lines.
     let turn = app.producers.turn(&session, &run).await;
     let producer = app.producer(&session, &run).await?;
     let work = Work { events, durability, expect_seq: asked.expect_seq };
     let at_work = app.clone();
-    let taken = app.desk.line(move || work.done(&at_work, producer, turn)).await?;
+    let taken = app.blocking.line(move || work.done(&at_work, producer, turn)).await?;
     if taken.as_ref().is_err_and(|error| error.is("fenced")) {
         // Perhaps because there is nothing left to append to.
         app.producer(&session, &run).await?;

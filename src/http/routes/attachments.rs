@@ -80,7 +80,7 @@ pub(super) async fn upload(
     let filename = asked.filename.map(|name| plain_name(&name)).filter(|name| !name.is_empty());
     let bytes = read_body_up_to(request, &app, ATTACHMENT_BYTES_MAX.min(app.options.body_bytes_max)).await?;
     let (store, id) = (app.store.clone(), session.clone());
-    let stored = app.desk.document(move || store.put_attachment(&id, &bytes, &media_type, filename.as_deref()));
+    let stored = app.blocking.document(move || store.put_attachment(&id, &bytes, &media_type, filename.as_deref()));
     let stored = stored.await?.map_err(missing)?;
     let location = format!("/v1/sessions/{session}/attachments/{}", stored.id);
     let location = HeaderValue::from_str(&location).map_err(|cause| ApiError::broken(cause.to_string()))?;
@@ -117,7 +117,7 @@ pub(super) async fn read(
     let known = text_of(&headers, &header::IF_NONE_MATCH).unwrap_or_default();
     let is_known = known.split(',').map(str::trim).any(|one| one == "*" || one.trim_start_matches("W/") == tag);
     let store = app.store.clone();
-    let read = app.desk.document(move || {
+    let read = app.blocking.document(move || {
         let Some(info) = store.attachment(&session, &id).map_err(missing)? else {
             return Err(ApiError::no_attachment());
         };

@@ -75,7 +75,7 @@ pub(super) async fn list(
     OfSession(session): OfSession,
 ) -> Result<Json<Branches>, ApiError> {
     let store = app.store.clone();
-    let branches = app.desk.document(move || store.branches(&session)).await?.map_err(missing)?;
+    let branches = app.blocking.document(move || store.branches(&session)).await?.map_err(missing)?;
     Ok(Json(Branches { branches: branches.into_iter().map(ListedBranch::from).collect() }))
 }
 
@@ -100,7 +100,7 @@ pub(super) async fn restore(
 ) -> Result<Response, ApiError> {
     let expected = text_of(&headers, &header::IF_MATCH).map(str::to_owned).ok_or_else(ApiError::no_revision)?;
     let store = app.store.clone();
-    let restored = app.desk.document(move || {
+    let restored = app.blocking.document(move || {
         // A client that names a revision has read the session, and so is it read here: what was interrupted is resolved first.
         store.get_session(&session).map_err(missing)?;
         let will_do = |revision: Option<&Revision>| matches_any(&expected, revision);

@@ -41,7 +41,7 @@ const TITLE_CHARS_MAX: usize = 60;
 pub(super) async fn begin(State(app): State<SharedApp>, request: Request) -> Result<Response, ApiError> {
     expect_json(request.headers())?;
     let body = read_chat(request, &app).await?;
-    let asked = app.desk.sized(body.len(), move || ChatRequest::read(&body)).await?.map_err(refused_body)?;
+    let asked = app.blocking.sized(body.len(), move || ChatRequest::read(&body)).await?.map_err(refused_body)?;
     let session = SessionId::parse(&asked.session).map_err(StoreError::from)?;
     if app.is_draining() {
         return Err(ApiError::draining());
@@ -60,7 +60,7 @@ async fn begin_or_repeat(app: SharedApp, session: SessionId, asked: ChatRequest)
     let runner = asked.runner.clone();
     let _alone = app.lock_chat(&session).await;
     let (store, id) = (app.store.clone(), session.clone());
-    match app.desk.document(move || prepare(&store, &id, asked)).await?? {
+    match app.blocking.document(move || prepare(&store, &id, asked)).await?? {
         Prepared::Repeated(run) => Ok(run),
         Prepared::Turn(turn) => {
             let run = start(&app, &session, turn, runner.as_deref()).await?;

@@ -73,7 +73,7 @@ fn wants_stream(headers: &HeaderMap) -> bool {
 /// A run that is not there is said so before anything is streamed.
 async fn expect_run(app: &App, session: &SessionId, run: &RunId) -> Result<(), ApiError> {
     let (store, session, run) = (app.store.clone(), session.clone(), run.clone());
-    let found = app.desk.read(move || {
+    let found = app.blocking.read(move || {
         store.metadata(&session)?;
         store.has_run(&session, &run)
     });
@@ -88,7 +88,7 @@ fn stream(app: &SharedApp, session: &SessionId, run: &RunId, cursor: Cursor) -> 
     let count = app.count_follower()?;
     let after_seq = if let Cursor::After(seq) = cursor { seq } else { 0 };
     let follower = Follower::new(&app.hub, app.hub.tail(session, run), after_seq, Waits::ForMore);
-    Ok(event_stream(RunFeed::new(follower, cursor), &app.manners, count))
+    Ok(event_stream(RunFeed::new(follower, cursor), &app.policy, count))
 }
 
 async fn lines(
@@ -126,7 +126,7 @@ fn refuse_ahead(first: Next, after_seq: u64) -> Result<Next, ApiError> {
 }
 
 fn lines_answer(app: &SharedApp, first: Option<Next>, follower: Follower, count: FollowerCount) -> Response {
-    plain_stream(LinesFeed::new(first, follower), &app.manners, count, "application/x-ndjson")
+    plain_stream(LinesFeed::new(first, follower), &app.policy, count, "application/x-ndjson")
 }
 
 /// Follows the list: which sessions change and which go.
@@ -145,5 +145,5 @@ pub(super) async fn list(
 ) -> Result<Response, ApiError> {
     let seen = headers.get("last-event-id").and_then(|id| id.to_str().ok()).or(asked.after.as_deref());
     let count = app.count_follower()?;
-    Ok(event_stream(ListFeed::new(&app.hub.list, seen), &app.manners, count))
+    Ok(event_stream(ListFeed::new(&app.hub.list, seen), &app.policy, count))
 }

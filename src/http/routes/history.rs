@@ -70,7 +70,7 @@ pub(super) async fn messages(
     }
     let is_newest = asked.before.is_none();
     let (store, id) = (app.store.clone(), session.clone());
-    let history = app.desk.document(move || read_history(&store, &id, &asked)).await??;
+    let history = app.blocking.document(move || read_history(&store, &id, &asked)).await??;
     if let Some(run) = history.live.as_ref().filter(|_| is_newest) {
         app.left_out.note(&session, run);
     }
@@ -125,9 +125,9 @@ pub(super) async fn resume(
 ) -> Result<Response, ApiError> {
     let (store, id) = (app.store.clone(), session.clone());
     let run = match asked.run {
-        Some(run) => Some(app.desk.document(move || known_run(&store, &id, &run)).await??),
+        Some(run) => Some(app.blocking.document(move || known_run(&store, &id, &run)).await??),
         None => {
-            let live = app.desk.document(move || live_run(&store, &id)).await??;
+            let live = app.blocking.document(move || live_run(&store, &id)).await??;
             live.iter().for_each(|run| app.left_out.forget(&session, run));
             live.or_else(|| app.left_out.take(&session))
         }
@@ -146,9 +146,9 @@ pub(super) async fn stream(
     count: FollowerCount,
 ) -> Result<Response, ApiError> {
     let (store, id, of) = (app.store.clone(), session.clone(), run.clone());
-    let began_at = app.desk.document(move || store.run_began_at(&id, &of)).await??;
+    let began_at = app.blocking.document(move || store.run_began_at(&id, &of)).await??;
     let follower = Follower::new(&app.hub, app.hub.tail(session, run), 0, Waits::ForMore);
-    let mut response = chunk_stream(ChatFeed::new(follower).with_began_at(began_at), &app.manners, count);
+    let mut response = chunk_stream(ChatFeed::new(follower).with_began_at(began_at), &app.policy, count);
     let run = HeaderValue::from_str(run.as_str()).ok();
     run.into_iter().for_each(|run| drop(response.headers_mut().insert(RUN, run)));
     Ok(response)

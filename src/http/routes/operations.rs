@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 
 use crate::doctor::{self, DoctorError, DoctorOptions};
 use crate::http::app::{App, SharedApp};
-use crate::http::desk::at;
+use crate::http::blocking_pool::at;
 use crate::http::error::{ApiError, ErrorBody, with_causes};
 use crate::http::metrics::Exposition;
 use crate::http::request::Asked;
@@ -96,7 +96,7 @@ pub(super) async fn check(
     let sessions = named_sessions(&asked)?;
     let data = app.options.data.clone();
     let options = DoctorOptions { sessions, allow_network_fs: true, ..DoctorOptions::default() };
-    let report = at(&app.desk.doctor, move || doctor::check(&data, &options)).await?;
+    let report = at(&app.blocking.doctor, move || doctor::check(&data, &options)).await?;
     match report {
         Ok(report) => Ok(([(header::CONTENT_TYPE, "application/json")], report.to_json()).into_response()),
         Err(DoctorError::NotFound { .. }) => Err(ApiError::no_session()),

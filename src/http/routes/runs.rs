@@ -129,7 +129,7 @@ async fn attach(app: &App, session: &SessionId, turn: UserTurn) -> Result<UserTu
         return Ok(turn);
     }
     let (store, session) = (app.store.clone(), session.clone());
-    let attached = app.desk.document(move || {
+    let attached = app.blocking.document(move || {
         store.metadata(&session).map_err(missing)?;
         let attached = Attached::parse(&turn.attachments, &session)?.check(&store, &session)?;
         let attachments = attached.json().to_owned();
@@ -146,7 +146,7 @@ async fn repeated(
     (run, message): (Option<RunId>, String),
 ) -> Result<Option<RunId>, ApiError> {
     let (store, session) = (app.store.clone(), session.clone());
-    let metadata = app.desk.document(move || store.metadata(&session)).await?.map_err(missing)?;
+    let metadata = app.blocking.document(move || store.metadata(&session)).await?.map_err(missing)?;
     let is_same = |run: &RunId| {
         metadata.active_run().as_deref() == Some(run.as_str())
             && metadata.pending_turn().is_some_and(|pending| pending.message == message)
@@ -189,7 +189,7 @@ async fn begin_outside(app: &App, session: &SessionId, turn: UserTurn) -> Result
         return Err(ApiError::draining());
     }
     let (store, session) = (app.store.clone(), session.clone());
-    let run = app.desk.document(move || store.begin_run(&session, turn)).await?.map_err(missing)?;
+    let run = app.blocking.document(move || store.begin_run(&session, turn)).await?.map_err(missing)?;
     app.producers.add(&run);
     Ok(run.id().clone())
 }
@@ -208,7 +208,7 @@ async fn begin_outside(app: &App, session: &SessionId, turn: UserTurn) -> Result
 )]
 pub(super) async fn stop(State(app): State<SharedApp>, OfRun(session, run): OfRun) -> Result<Json<Stopped>, ApiError> {
     let (store, id) = (app.store.clone(), session.clone());
-    app.desk.document(move || store.metadata(&id)).await?.map_err(missing)?;
+    app.blocking.document(move || store.metadata(&id)).await?.map_err(missing)?;
     let stopped = match app.supervisor.stop(&session, &run).await {
         Err(StoreError::RunNotFound { .. }) => return Err(ApiError::no_run()),
         stopped => stopped?,

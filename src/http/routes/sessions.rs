@@ -147,7 +147,7 @@ pub(super) struct FollowAsked {
 pub(super) async fn create(State(app): State<SharedApp>, Sent(sent): Sent<Creation>) -> Result<Response, ApiError> {
     let id = sent.session_id.as_deref().map(SessionId::parse).transpose().map_err(StoreError::from)?;
     let store = app.store.clone();
-    let created = app.desk.document(move || {
+    let created = app.blocking.document(move || {
         let id = store.create(NewSession { id, title: sent.title })?;
         store.metadata(&id)
     });
@@ -180,7 +180,7 @@ pub(super) async fn list(State(app): State<SharedApp>, Asked(asked): Asked<ListA
     }
     let filter = ListFilter { title, archived: asked.archived };
     let store = app.store.clone();
-    let page = app.desk.document(move || store.find_page(after.as_ref(), limit as usize, &filter)).await??;
+    let page = app.blocking.document(move || store.find_page(after.as_ref(), limit as usize, &filter)).await??;
     let sessions = page.sessions.iter().map(listed).collect();
     Ok(Json(SessionPage { sessions, next_cursor: page.next.map(|next| next.to_string()) }).into_response())
 }
@@ -226,12 +226,12 @@ pub(super) async fn read(
     let store = app.store.clone();
     let known = text_of(&headers, &header::IF_NONE_MATCH).map(str::to_owned);
     if asked.view == Some(View::Metadata) {
-        let metadata = app.desk.document(move || store.metadata(&id)).await?.map_err(missing)?;
+        let metadata = app.blocking.document(move || store.metadata(&id)).await?.map_err(missing)?;
         return Ok(unless_known(known.as_deref(), metadata.revision(), || metadata_answer(&metadata)));
     }
     let rows = bounded("limit", asked.limit, ROWS_DEFAULT, ROWS_MAX)?;
     let is_paged = asked.limit.is_some() || asked.rows_before.is_some();
-    let read = app.desk.document(move || {
+    let read = app.blocking.document(move || {
         let session = store.get_session(&id)?;
         let is_known = is_known(known.as_deref(), session.revision());
         let body = (!is_known).then(|| match is_paged {
@@ -303,7 +303,7 @@ pub(super) async fn change(
         return Err(ApiError::invalid("the title is too long: shorten it"));
     }
     let store = app.store.clone();
-    let changed = app.desk.document(move || {
+    let changed = app.blocking.document(move || {
         // Whoever changes a session has read it, and so have we: what was interrupted is resolved first.
         store.get_session(&id).map_err(missing)?;
         let options = SaveOptions { touch_updated_at: false, ..SaveOptions::default() };
@@ -344,7 +344,7 @@ pub(super) async fn delete(
 ) -> Result<Response, ApiError> {
     let expected = text_of(&headers, &header::IF_MATCH).map(str::to_owned);
     let store = app.store.clone();
-    let deleted = app.desk.document(move || {
+    let deleted = app.blocking.document(move || {
         let Some(expected) = expected else { return store.delete(&id).map_err(missing) };
         match store.delete_if(&id, |revision| matches_any(&expected, revision)).map_err(missing)? {
             true => Ok(()),
@@ -377,7 +377,7 @@ pub(super) async fn events(
         None => StartAt::Start,
     };
     let feed = SessionFeed::begin(&app.hub, &id, from).await?;
-    Ok(event_stream(feed, &app.manners, app.count_follower()?))
+    Ok(event_stream(feed, &app.policy, app.count_follower()?))
 }
 
 /// A session that is not there is said so in this server's words.

@@ -106,20 +106,20 @@ fn body<F: Feed>(stream: Stream<F>) -> Body {
 
 /// How streams behave.
 #[derive(Debug, Clone)]
-pub(in crate::http) struct Manners {
+pub(in crate::http) struct StreamPolicy {
     pub(in crate::http) heartbeat: Duration,
     pub(in crate::http) retry: Duration,
     pub(in crate::http) closing: watch::Receiver<bool>,
 }
 
 /// Server-sent events. The opening tells the reader when to come again.
-pub(in crate::http) fn event_stream<F: Feed>(feed: F, manners: &Manners, count: FollowerCount) -> Response {
-    let retry = Bytes::from(format!("retry: {}\n\n", manners.retry.as_millis()));
+pub(in crate::http) fn event_stream<F: Feed>(feed: F, policy: &StreamPolicy, count: FollowerCount) -> Response {
+    let retry = Bytes::from(format!("retry: {}\n\n", policy.retry.as_millis()));
     let body = body(Stream {
         feed,
         opening: Some(retry),
-        heartbeat: Some(manners.heartbeat),
-        closing: manners.closing.clone(),
+        heartbeat: Some(policy.heartbeat),
+        closing: policy.closing.clone(),
         breaks_off: false,
         _count: count,
     });
@@ -129,18 +129,18 @@ pub(in crate::http) fn event_stream<F: Feed>(feed: F, manners: &Manners, count: 
 /// Anything else that comes in pieces.
 pub(in crate::http) fn plain_stream<F: Feed>(
     feed: F,
-    manners: &Manners,
+    policy: &StreamPolicy,
     count: FollowerCount,
     content_type: &'static str,
 ) -> Response {
-    let closing = manners.closing.clone();
+    let closing = policy.closing.clone();
     let body = body(Stream { feed, opening: None, heartbeat: None, closing, breaks_off: true, _count: count });
     streamed(content_type, body)
 }
 
 /// The same with a sign of life, for readers that pass over comments.
-pub(in crate::http) fn chunk_stream<F: Feed>(feed: F, manners: &Manners, count: FollowerCount) -> Response {
-    let (heartbeat, closing) = (Some(manners.heartbeat), manners.closing.clone());
+pub(in crate::http) fn chunk_stream<F: Feed>(feed: F, policy: &StreamPolicy, count: FollowerCount) -> Response {
+    let (heartbeat, closing) = (Some(policy.heartbeat), policy.closing.clone());
     let body = body(Stream { feed, opening: None, heartbeat, closing, breaks_off: true, _count: count });
     let mut response = streamed("text/event-stream", body);
     response.headers_mut().insert("x-vercel-ai-ui-message-stream", HeaderValue::from_static("v1"));
@@ -207,12 +207,12 @@ mod tests {
     async fn read(kind: Kind, feed: Slow) -> Result<String, axum::Error> {
         let closing = watch::Sender::new(true);
         let (heartbeat, retry) = (Duration::from_secs(15), Duration::from_secs(2));
-        let manners = Manners { heartbeat, retry, closing: closing.subscribe() };
+        let policy = StreamPolicy { heartbeat, retry, closing: closing.subscribe() };
         let count = FollowerCount::new(&Arc::default(), None);
         let response = match kind {
-            Kind::Events => event_stream(feed, &manners, count),
-            Kind::Lines => plain_stream(feed, &manners, count, "text/plain"),
-            Kind::Chunks => chunk_stream(feed, &manners, count),
+            Kind::Events => event_stream(feed, &policy, count),
+            Kind::Lines => plain_stream(feed, &policy, count, "text/plain"),
+            Kind::Chunks => chunk_stream(feed, &policy, count),
         };
         let body = response.into_body().collect().await?;
         Ok(String::from_utf8(body.to_bytes().to_vec()).unwrap())

@@ -9,7 +9,7 @@ use tokio::task::JoinError;
 use super::frame::Frame;
 use super::hub::Hub;
 use super::tail::{Batch, Offer, Tail, read_batch};
-use crate::http::desk::Reading;
+use crate::http::blocking_pool::Reading;
 use crate::http::error::ApiError;
 use crate::model::RunState;
 use crate::store::{After, Follow, StoreError};
@@ -177,7 +177,7 @@ impl Follower {
         let keeps_file = self.file_place.is_some();
         let (store, tail, after) = (self.hub.store().clone(), self.tail.clone(), After::Seq(self.last_seq));
         let stage = std::mem::replace(&mut self.stage, Stage::Failed);
-        self.stage = Stage::Reading(self.hub.desk.read(move || {
+        self.stage = Stage::Reading(self.hub.blocking.read(move || {
             let mut follow = match stage {
                 Stage::Behind(follow) => follow,
                 Stage::Unopened(place) => Box::new(store.follow_at(&tail.session, &tail.run, after, place)?),

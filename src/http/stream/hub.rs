@@ -8,7 +8,7 @@ use tokio::sync::{Semaphore, broadcast};
 
 use super::list::ListTail;
 use super::tail::Tail;
-use crate::http::desk::Desk;
+use crate::http::blocking_pool::BlockingPool;
 use crate::http::metrics::Metrics;
 use crate::journal::Segment;
 use crate::model::{RunId, SessionId};
@@ -37,7 +37,7 @@ pub(in crate::http) enum SessionNews {
 #[derive(Debug)]
 pub(in crate::http) struct Hub {
     store: Store,
-    pub(in crate::http) desk: Arc<Desk>,
+    pub(in crate::http) blocking: Arc<BlockingPool>,
     pub(in crate::http) metrics: Arc<Metrics>,
     pub(in crate::http) list: Arc<ListTail>,
     /// Journal files that readers may hold open between two reads.
@@ -54,13 +54,13 @@ fn segment(run: &RunId, after_seq: u64, order: u64) -> Segment {
 impl Hub {
     pub(in crate::http) fn new(
         store: &Store,
-        desk: Arc<Desk>,
+        blocking: Arc<BlockingPool>,
         metrics: Arc<Metrics>,
         reader_files_max: usize,
     ) -> Arc<Self> {
         let hub = Arc::new(Hub {
             store: store.clone(),
-            desk,
+            blocking,
             metrics,
             list: Arc::new(ListTail::default()),
             reader_files: Arc::new(Semaphore::new(reader_files_max)),

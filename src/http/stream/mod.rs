@@ -14,7 +14,7 @@ mod session;
 mod tail;
 
 pub(super) use feed::{
-    Feed, FollowerCount, Manners, Piece, broken_off, chunk_stream, closed, event_stream, plain_stream,
+    Feed, FollowerCount, Piece, StreamPolicy, broken_off, chunk_stream, closed, event_stream, plain_stream,
 };
 pub(super) use follower::{Follower, Next, Waits};
 pub(super) use frame::Frame;

@@ -371,7 +371,7 @@ fn key_of(segment: &Segment) -> (RunId, u64) {
 
 async fn find_segments(hub: &Arc<Hub>, session: &SessionId) -> Result<Segments, ApiError> {
     let (store, session) = (hub.store().clone(), session.clone());
-    let found = hub.desk.read(move || {
+    let found = hub.blocking.read(move || {
         let in_order = store.segments(&session)?;
         let live = store.metadata(&session)?.active_run().and_then(|run| RunId::parse(&run).ok());
         Ok::<_, StoreError>(Segments { in_order, live })
@@ -390,7 +390,7 @@ struct RunTail {
 /// Reads the end of a run's journal, and leaves the run if it has no more.
 async fn tail_now(hub: &Arc<Hub>, session: &SessionId, run: &RunId) -> Result<RunTail, ApiError> {
     let (store, session, run) = (hub.store().clone(), session.clone(), run.clone());
-    let found = hub.desk.read(move || {
+    let found = hub.blocking.read(move || {
         let mut follow = store.follow(&session, &run, After::Seq(SEQ_MAX))?;
         follow.poll()?;
         let (has_more, is_sealed) = (!follow.leave(), follow.ending().is_some());

@@ -10,7 +10,7 @@ use tokio::sync::{Notify, Semaphore, watch};
 
 use super::frame::Frame;
 use super::hub::Hub;
-use crate::http::desk::Desk;
+use crate::http::blocking_pool::BlockingPool;
 use crate::http::time::within;
 use crate::model::{RunId, RunState, SessionId};
 use crate::store::{Follow, StoreError};
@@ -138,8 +138,8 @@ impl Tail {
         ring.has_reader = true;
         drop(ring);
         let (tail, bell) = (Arc::downgrade(self), self.bell.clone());
-        let (desk, reader_files) = (hub.desk.clone(), hub.reader_files.clone());
-        tokio::spawn(Pump { tail, bell, run: self.run.clone(), desk, reader_files }.run(*follow));
+        let (blocking, reader_files) = (hub.blocking.clone(), hub.reader_files.clone());
+        tokio::spawn(Pump { tail, bell, run: self.run.clone(), blocking, reader_files }.run(*follow));
         Ok(place)
     }
 
@@ -228,7 +228,7 @@ struct Pump {
     tail: Weak<Tail>,
     bell: Arc<Notify>,
     run: RunId,
-    desk: Arc<Desk>,
+    blocking: Arc<BlockingPool>,
     reader_files: Arc<Semaphore>,
 }
 
@@ -270,7 +270,7 @@ impl Pump {
 
     async fn read(&self, mut follow: Follow) -> Option<(Result<Batch, StoreError>, Follow)> {
         let run = self.run.clone();
-        self.desk.tail(move || (read_batch(&mut follow, &run), follow)).await.ok()
+        self.blocking.tail(move || (read_batch(&mut follow, &run), follow)).await.ok()
     }
 
     async fn is_woken_soon(&self) -> bool {

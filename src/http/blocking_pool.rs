@@ -1,5 +1,4 @@
-//! Where blocking work is done: on threads that may wait, so many at a time for each kind, so that those who read a lot
-//! never keep those waiting who write a little.
+//! Threads for blocking work, with a bound on each kind of work, so that large reads never delay small writes.
 
 use std::sync::Arc;
 
@@ -22,7 +21,7 @@ const SMALL_BYTES_MAX: usize = 64 * 1024;
 
 /// Kinds of work, each with places of its own.
 #[derive(Debug)]
-pub(super) struct Desk {
+pub(super) struct BlockingPool {
     lines: Arc<Semaphore>,
     documents: Arc<Semaphore>,
     reads: Arc<Semaphore>,
@@ -31,10 +30,10 @@ pub(super) struct Desk {
     pub(super) doctor: Arc<Semaphore>,
 }
 
-impl Default for Desk {
+impl Default for BlockingPool {
     fn default() -> Self {
         let places = |count| Arc::new(Semaphore::new(count));
-        Desk {
+        BlockingPool {
             lines: places(LINES_AT_ONCE),
             documents: places(DOCUMENTS_AT_ONCE),
             reads: places(READS_AT_ONCE),
@@ -44,7 +43,7 @@ impl Default for Desk {
     }
 }
 
-impl Desk {
+impl BlockingPool {
     /// Makes something of a body: here and now if it is a small one.
     pub(super) async fn parse<T: Send + 'static>(
         &self,
