@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use super::app::{App, SharedApp};
 use super::error::{ApiError, accepts_json, as_plain_text};
 use super::request::text_of;
-use super::token::Access;
+use super::token::{Access, Caller};
 
 /// What may be looked at without a token: nothing in it belongs to anybody.
 const OPEN_PATHS: &[&str] =
@@ -38,13 +38,16 @@ const EXPOSED_HEADERS: &str =
 const PREFLIGHT_SECONDS: &str = "600";
 
 /// Lets a request in, or says why not.
-pub(super) async fn guard(State(app): State<SharedApp>, request: Request, next: Next) -> Response {
+pub(super) async fn guard(State(app): State<SharedApp>, mut request: Request, next: Next) -> Response {
     let origin = text_of(request.headers(), &header::ORIGIN).map(str::to_owned);
     let is_configured = origin.as_deref().is_some_and(|origin| app.options.origins.iter().any(|known| known == origin));
     let plain_text = is_chat(request.uri().path()).then(|| accepts_json(request.headers()));
     let mut response = match check(&app, &request, is_configured) {
-        Ok(()) if is_preflight(&request, is_configured) => preflight(),
-        Ok(()) => next.run(request).await,
+        Ok(_) if is_preflight(&request, is_configured) => preflight(),
+        Ok(caller) => {
+            request.extensions_mut().insert(caller);
+            next.run(request).await
+        }
         Err(refusal) => refusal.into_response(),
     };
     if let Some(accepts_json) = plain_text {
@@ -62,11 +65,11 @@ fn is_chat(path: &str) -> bool {
     path.strip_prefix("/api/chat").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-fn check(app: &App, request: &Request, is_configured_origin: bool) -> Result<(), ApiError> {
+fn check(app: &App, request: &Request, is_configured_origin: bool) -> Result<Caller, ApiError> {
     check_host(app, request)?;
     check_origin(request, is_configured_origin)?;
     if is_preflight(request, is_configured_origin) {
-        return Ok(());
+        return Ok(Caller::STRANGER);
     }
     check_token(app, request)
 }
@@ -123,16 +126,18 @@ fn check_origin(request: &Request, is_configured: bool) -> Result<(), ApiError> 
     }
 }
 
-fn check_token(app: &App, request: &Request) -> Result<(), ApiError> {
-    if app.options.tokens.is_empty() || OPEN_PATHS.contains(&request.uri().path()) {
-        return Ok(());
+fn check_token(app: &App, request: &Request) -> Result<Caller, ApiError> {
+    if app.options.tokens.is_empty() {
+        return Ok(Caller::ANYONE);
+    }
+    if OPEN_PATHS.contains(&request.uri().path()) {
+        return Ok(Caller::STRANGER);
     }
     let given = text_of(request.headers(), &header::AUTHORIZATION).and_then(bearer).unwrap_or_default();
     let is_reading = matches!(*request.method(), Method::GET | Method::HEAD);
-    match app.options.tokens.access(given) {
-        Some(Access::Write) => Ok(()),
-        Some(Access::Read) if is_reading => Ok(()),
-        Some(Access::Read) => Err(forbidden("this token may only read: use one that may write")),
+    match app.options.tokens.caller(given) {
+        Some(caller) if caller.access == Access::Write || is_reading => Ok(caller),
+        Some(_) => Err(forbidden("this token may only read: use one that may write")),
         None => {
             let message = "a token is needed: send `Authorization: Bearer TOKEN` with one of the server's token file";
             Err(ApiError::new(StatusCode::UNAUTHORIZED, "unauthorized", message))

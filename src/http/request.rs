@@ -15,6 +15,7 @@ use super::app::SharedApp;
 use super::chat::{BadBody, BodyScanner, ChatBody};
 use super::error::ApiError;
 use super::time::within;
+use super::token::Caller;
 use crate::limits::{CHAT_BODY_BYTES_MAX, CHAT_BODY_PACE_BYTES};
 use crate::model::{AttachmentId, RunId, SessionId};
 
@@ -33,6 +34,15 @@ pub(super) struct OfAttachment(pub(super) SessionId, pub(super) AttachmentId);
 /// The branch that a path names, and its session.
 #[derive(Debug)]
 pub(super) struct OfBranch(pub(super) SessionId, pub(super) String);
+
+impl FromRequestParts<SharedApp> for Caller {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &SharedApp) -> Result<Self, ApiError> {
+        let caller = parts.extensions.get::<Caller>().copied();
+        caller.ok_or_else(|| ApiError::broken("a request came past the guard"))
+    }
+}
 
 fn unreadable_path(_: PathRejection) -> ApiError {
     ApiError::not_found("there is nothing under this path: its ids cannot be read")

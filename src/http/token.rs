@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use hmac_sha256::Hash;
 use subtle::{Choice, ConstantTimeEq};
 
 /// Characters of a token that nobody guesses. A shorter one is taken, and said to be one.
@@ -23,6 +24,39 @@ pub enum Access {
 struct Token {
     secret: Box<str>,
     access: Access,
+}
+
+/// Which token a request brought: a digest of it, the same after a restart of the server. Debug output hides it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct TokenId([u8; 16]);
+
+impl TokenId {
+    fn of(secret: &str) -> Self {
+        let mut id = [0; 16];
+        id.copy_from_slice(&Hash::hash(secret.as_bytes())[..16]);
+        TokenId(id)
+    }
+}
+
+impl fmt::Debug for TokenId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TokenId")
+    }
+}
+
+/// Who sends a request: what it may do, and by which token. The guard puts it into the request's extensions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Caller {
+    pub(super) access: Access,
+    /// None where the server has no tokens, and for the paths that need none.
+    pub(super) token: Option<TokenId>,
+}
+
+impl Caller {
+    /// The caller of a server without tokens.
+    pub(super) const ANYONE: Caller = Caller { access: Access::Write, token: None };
+    /// The caller of a path that needs no token, on a server that has tokens.
+    pub(super) const STRANGER: Caller = Caller { access: Access::Read, token: None };
 }
 
 /// The tokens of a server.
@@ -81,6 +115,12 @@ impl Tokens {
     /// Whether one of them is so short that it could be guessed.
     pub fn are_guessable(&self) -> bool {
         self.tokens.iter().any(|token| token.secret.len() < TOKEN_CHARS_SAFE)
+    }
+
+    /// The caller who brings this token. Takes as long whichever token it is, and if it is none.
+    pub(super) fn caller(&self, given: &str) -> Option<Caller> {
+        let access = self.access(given)?;
+        Some(Caller { access, token: Some(TokenId::of(given)) })
     }
 
     /// What somebody with this token may do. Takes as long whichever token it is, and if it is none.
