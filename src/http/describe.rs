@@ -120,6 +120,27 @@ pub(super) struct StreamEvent {
     retry: Option<u64>,
 }
 
+/// The state of a run.
+#[derive(Debug, ToSchema)]
+#[schema(rename_all = "kebab-case")]
+pub(super) enum RunStateWord {
+    /// It has no events yet.
+    Unknown,
+    Running,
+    Completed,
+    #[schema(rename = "tool_limit_reached")]
+    ToolLimitReached,
+    InterruptedByUser,
+    InterruptedByCrash,
+    Errored,
+    /// Its producer is dead, and it is not sealed.
+    Orphaned,
+    /// Another program wrote it, and no turn waits for it any more.
+    Foreign,
+    /// Its journal or its session is not there.
+    Gone,
+}
+
 /// One line of a journal. Lines that another program wrote may lack some of it.
 #[derive(Debug, ToSchema)]
 pub(super) struct EventLine {
