@@ -5,6 +5,9 @@ use std::sync::Arc;
 
 use super::id::InvalidId;
 
+/// The text of a message that is nothing but attachments: a turn has words.
+pub const ONLY_ATTACHMENTS: &str = "(attachments)";
+
 const PREFIX: &str = "sha256-";
 const HASH_CHARS: usize = 64;
 const URL_SCHEME: &str = "lastword:";

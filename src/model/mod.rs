@@ -28,7 +28,7 @@ mod turn_note;
 mod ui_part;
 
 pub use agent::{AGENT_SESSION_EVENT, AgentSession};
-pub use attachment::{Attachment, AttachmentId};
+pub use attachment::{Attachment, AttachmentId, ONLY_ATTACHMENTS};
 pub(crate) use branch::fingerprint;
 pub use branch::{Branch, BranchSummary, Cut, TurnPlaces};
 pub use context::{Context, ContextCall, ContextMessage, LeftOut, ToolOutcome, ToolResult};
@@ -49,7 +49,7 @@ pub use seqs::SeenSeqs;
 pub(crate) use session::{Entry, Piece, Slot};
 pub use session::{List, Metadata, NotAList, PendingTurn, Revision, Session};
 pub use summary::{SessionState, Summary};
-pub use text::{is_blank, is_truthy, normal_form, python_text, trim};
+pub use text::{is_blank, is_truthy, normal_form, python_text, shows_nothing, trim};
 pub use tool::ToolCard;
 pub(crate) use tool::{ANSWERED, STORED_KEYS, TOLD_KEYS};
 pub use turn_note::{BranchReason, ReplacedTurn, TurnNote};

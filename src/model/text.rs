@@ -16,6 +16,21 @@ pub fn trim(text: &str) -> &str {
     text.trim_matches(is_blank)
 }
 
+/// Whether a text shows nothing to its reader: it is empty, or all of it is white space, control characters, and characters
+/// that Unicode gives no form of their own (zero-width blanks and joiners, direction marks, variation selectors, fillers).
+pub fn shows_nothing(text: &str) -> bool {
+    text.chars().all(|c| is_blank(c) || c.is_control() || is_ignorable(c))
+}
+
+/// Unicode's property `Default_Ignorable_Code_Point`.
+fn is_ignorable(c: char) -> bool {
+    matches!(c,
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}' | '\u{180b}'..='\u{180f}'
+        | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}'
+        | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fff8}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
+        | '\u{e0000}'..='\u{e0fff}')
+}
+
 /// The form in which two texts are compared: every run of white space is one blank, none at the ends.
 pub fn normal_form(text: &str) -> String {
     let mut normal = String::with_capacity(text.len());
@@ -136,6 +151,25 @@ fn represent_string(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_text_shows_nothing_if_no_character_of_it_does() {
+        for nothing in [
+            "",
+            " ",
+            "\n\t\u{a0}\u{3000}",
+            "\u{200b}",
+            "\u{feff} \u{2060}\u{200d}",
+            "\0\u{1f}\u{85}",
+            "\u{3164}",
+            "\u{fe0f}",
+        ] {
+            assert!(shows_nothing(nothing), "{nothing:?}");
+        }
+        for something in [".", " \u{200b}x", "0", "👨\u{200d}👩", "\u{fffd}", "é"] {
+            assert!(!shows_nothing(something), "{something:?}");
+        }
+    }
 
     #[test]
     fn values_are_printed_as_the_reference_program_prints_them() {

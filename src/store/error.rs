@@ -33,8 +33,8 @@ pub enum StoreError {
         /// The bound.
         max: usize,
     },
-    /// The user's message is empty.
-    #[error("the message is empty: say something")]
+    /// The user's message shows nothing, and nothing is attached.
+    #[error("the message is blank: say something, or attach a file")]
     EmptyMessage,
     /// The attachments are no list.
     #[error("the attachments are not a JSON list: give a list, or none")]

@@ -13,7 +13,7 @@ use crate::journal::{
     Segment, read_events, replay_session, runs_as_begun, segments, summarize, summarize_within,
 };
 use crate::limits::{LEASE_SECONDS_MAX, MESSAGE_ID_CHARS_MAX, MESSAGE_METADATA_BYTES_MAX};
-use crate::model::{Cursor, PendingTurn, RunEnd, RunId, Session, SessionId, TurnNote};
+use crate::model::{Cursor, ONLY_ATTACHMENTS, PendingTurn, RunEnd, RunId, Session, SessionId, TurnNote, shows_nothing};
 use crate::recovery::{keep_unanswered, without_replaced};
 use crate::sidecar::{SaveOptions, SidecarError};
 use crate::storage::{Birth, Durability, ObjectKind, OpenedJournal, StorageError};
@@ -82,21 +82,30 @@ impl UserTurn {
         Ok(())
     }
 
+    /// The words of the message. Where it shows nothing they name its attachments; a blank message without any is refused.
+    pub fn words(&self) -> Result<&str, StoreError> {
+        let attached = serde_json::from_str::<Vec<serde::de::IgnoredAny>>(self.attachments_list());
+        let has_attachments = !attached.map_err(|_| StoreError::BadAttachments)?.is_empty();
+        match shows_nothing(&self.message) {
+            false => Ok(&self.message),
+            true if has_attachments => Ok(ONLY_ATTACHMENTS),
+            true => Err(StoreError::EmptyMessage),
+        }
+    }
+
+    fn attachments_list(&self) -> &str {
+        if self.attachments.is_empty() { "[]" } else { self.attachments.trim() }
+    }
+
     pub(super) fn pending(&self) -> Result<PendingTurn, StoreError> {
         check_length("message", &self.message)?;
-        if self.message.is_empty() {
-            return Err(StoreError::EmptyMessage);
-        }
-        let attachments = if self.attachments.is_empty() { "[]" } else { self.attachments.trim() };
-        if serde_json::from_str::<Vec<serde::de::IgnoredAny>>(attachments).is_err() {
-            return Err(StoreError::BadAttachments);
-        }
+        let message = self.words()?.to_owned();
         if self.lease_seconds.is_some_and(|seconds| !(0.0..=LEASE_SECONDS_MAX).contains(&seconds)) {
             return Err(StoreError::BadLease { max: LEASE_SECONDS_MAX });
         }
         Ok(PendingTurn {
-            message: self.message.clone(),
-            attachments: attachments.to_owned(),
+            message,
+            attachments: self.attachments_list().to_owned(),
             started_at: None,
             source: self.source.clone(),
         })

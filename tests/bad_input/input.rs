@@ -39,6 +39,9 @@ fn inputs() -> Vec<Input> {
         ("a bad line between good ones", format!("{good}\nbad\n{good}\n").into_bytes(), USAGE, 1),
         ("a line separator", "{\"event\":\"token\",\"payload\":{\"text\":\"a\u{2028}b\"}}\n".into(), 0, 1),
         ("open brackets", format!("{{\"event\":\"x\",\"payload\":{}\n", "[".repeat(100_000)).into_bytes(), USAGE, 0),
+        ("a hundred levels", nested_line(100), 0, 1),
+        ("a level more", nested_line(101), USAGE, 0),
+        ("ten thousand levels", nested_line(10_000), USAGE, 0),
         ("more behind a done", format!("{{\"event\":\"done\"}}\n{good}\n").into_bytes(), NO, 1),
         (
             "an end, its end, and more",
@@ -48,6 +51,40 @@ fn inputs() -> Vec<Input> {
         ),
         ("two ends", b"{\"event\":\"cancel\"}\n{\"event\":\"done\"}\n".to_vec(), NO, 1),
     ]
+}
+
+/// A line of this many levels.
+fn nested_line(levels: usize) -> Vec<u8> {
+    format!("{{\"event\":\"x\",\"payload\":{}{}}}\n", "[".repeat(levels - 1), "]".repeat(levels - 1)).into_bytes()
+}
+
+#[test]
+fn a_line_that_is_nested_too_deeply_is_refused_by_name() {
+    let data = Data::new();
+    data.run(&["new", "--id", "a"]);
+    data.run(&["turn", "a", "--message", "x", "--run", "r"]);
+    let answer = data.feed(&["append", "a", "r"], &[nested_line(100), nested_line(101)].concat());
+    assert_eq!((answer.code, answer.out.as_str()), (USAGE, "{\"seq\":1}\n"));
+    assert!(answer.err.contains("line 2 of the input") && answer.err.contains("100 levels"), "{}", answer.err);
+}
+
+#[test]
+fn a_blank_message_is_wrong_usage_and_begins_nothing() {
+    let data = Data::new();
+    let before = crate::data::snapshot(&data.root);
+    for blank in ["", " ", "\u{a0}\n\t", "\u{200b}", "\u{feff}\u{2060} ", "\u{3164}"] {
+        for command in
+            [vec!["turn", "good", "--message", blank], vec!["run", "good", "--runner", "demo", "--message", blank]]
+        {
+            let answer = data.run(&command);
+            assert_eq!(answer.code, USAGE, "{command:?}: {answer:?}");
+            assert!(answer.err.contains("the message is blank: say something"), "{command:?}: {answer:?}");
+        }
+    }
+    let runs = |files: &std::collections::BTreeMap<std::path::PathBuf, Vec<u8>>| {
+        files.keys().filter(|path| path.extension().is_some_and(|end| end == "jsonl")).count()
+    };
+    assert_eq!(runs(&crate::data::snapshot(&data.root)), runs(&before));
 }
 
 #[test]

@@ -38,6 +38,8 @@ fn a_turn_that_cannot_be_begun_is_refused_by_name() {
     for bad in [
         json!({}),
         json!({ "message": "" }),
+        json!({ "message": " \n\u{a0}\u{200b}\u{feff}" }),
+        json!({ "message": " ", "attachments": [] }),
         json!({ "message": "x", "run_id": "../r" }),
         json!({ "message": "x", "lease_seconds": 0 }),
         json!({ "message": "x", "lease_seconds": 86401 }),
@@ -49,6 +51,25 @@ fn a_turn_that_cannot_be_begun_is_refused_by_name() {
         assert_eq!(begin(bad).expect(400).code(), "invalid_argument");
     }
     house.post("/v1/sessions/none/runs", json!({ "message": "x" })).expect(404);
+}
+
+#[test]
+fn a_message_without_words_is_taken_with_attachments_alone_and_its_repeat_is_the_same_turn() {
+    let house = House::new();
+    house.session("a");
+    let file = json!([{ "type": "file", "mediaType": "text/plain", "url": "data:text/plain,hello" }]);
+    let begin = || {
+        let body = json!({ "message": " \u{200b}", "run_id": "r", "attachments": file });
+        house.post("/v1/sessions/a/runs", body).expect(202).json()["run_id"].clone()
+    };
+    assert_eq!([begin(), begin()], [json!("r"), json!("r")]);
+    house.append("a", "r", DONE).expect(200);
+    let row = house.get("/v1/sessions/a").json()["messages"][0].clone();
+    assert_eq!((row["content"].clone(), row["attachments"].as_array().unwrap().len()), (json!("(attachments)"), 1));
+    let shown = house.get("/api/chat/a/messages").json()[0]["parts"].clone();
+    assert_eq!((shown.as_array().unwrap().len(), shown[0]["type"].clone()), (1, json!("file")), "{shown}");
+    let refused = house.post("/v1/sessions/a/runs", json!({ "message": "\u{2060}" })).expect(400);
+    assert!(refused.text().contains("the message is blank: say something, or attach a file"), "{}", refused.text());
 }
 
 #[test]

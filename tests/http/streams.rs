@@ -137,7 +137,7 @@ fn lines_are_what_is_there_now_unless_more_is_waited_for() {
         lines(bad).expect(400);
     }
     // Nothing comes: the answer is that nothing came.
-    assert_eq!(lines("?after=2&wait=true").expect(200).text(), "");
+    assert_eq!(lines("?after=2&wait=true").expect(204).text(), "");
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| lines("?after=2&wait=true").text().to_owned());
         let following = scope.spawn(|| lines("?after=1&follow=true").text().to_owned());

@@ -8,10 +8,7 @@ use serde_json::value::RawValue;
 use super::body::{ChatBody, ChatField};
 use super::files::{BadFile, FilePart};
 use crate::limits::{MESSAGE_BYTES_MAX, PARTS_MAX};
-use crate::model::{Fields, text_of, trim};
-
-/// The text of a message that is nothing but files: a turn has words.
-pub(in crate::http) const ONLY_FILES: &str = "(attachments)";
+use crate::model::{Fields, ONLY_ATTACHMENTS, shows_nothing, text_of};
 
 /// A request for an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,7 +64,7 @@ pub(in crate::http) enum InvalidChat {
     BadFile { nth: usize, why: BadFile },
     #[error("the last message has more than {PARTS_MAX} parts")]
     TooManyParts,
-    #[error("the last message has neither text nor files")]
+    #[error("the last message is blank: say something, or attach a file")]
     Blank,
     #[error("the last message has {bytes} bytes of text and at most {MESSAGE_BYTES_MAX} are taken")]
     TooLong { bytes: usize },
@@ -202,11 +199,11 @@ impl<'a> Parts<'a> {
 
     /// The texts, a paragraph each.
     fn words(&self) -> Result<String, InvalidChat> {
-        let texts: Vec<&str> = self.texts.iter().map(|text| &**text).filter(|text| !trim(text).is_empty()).collect();
+        let texts: Vec<&str> = self.texts.iter().map(|text| &**text).filter(|text| !shows_nothing(text)).collect();
         let words = texts.join("\n\n");
         match (words.is_empty(), self.files.is_empty()) {
             (true, true) => Err(InvalidChat::Blank),
-            (true, false) => Ok(ONLY_FILES.to_owned()),
+            (true, false) => Ok(ONLY_ATTACHMENTS.to_owned()),
             _ if words.len() > MESSAGE_BYTES_MAX => Err(InvalidChat::TooLong { bytes: words.len() }),
             _ => Ok(words),
         }
@@ -333,6 +330,7 @@ mod tests {
         check("7", Err(InvalidChat::BadMessage));
         check("[]", Err(InvalidChat::Blank));
         check(r#"[{"type":"text","text":" \n"}]"#, Err(InvalidChat::Blank));
+        check(r#"[{"type":"text","text":" \u200b"},{"type":"text","text":"\ufeff"}]"#, Err(InvalidChat::Blank));
         check(r#"[{"type":"step-start"}, 7]"#, Err(InvalidChat::BadPart { nth: 2 }));
         check("[{}]", Err(InvalidChat::BadPart { nth: 1 }));
         check(r#"[{"type":"text","text":7}]"#, Err(InvalidChat::BadText { nth: 1 }));

@@ -26,8 +26,8 @@ const USUAL_RUNNER: &str = "default";
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Turn {
-    /// The message.
-    #[schema(min_length = 1)]
+    /// The message. Only one with attachments may be blank.
+    #[schema(min_length = 1, pattern = "\\S")]
     message: String,
     /// The run's id; a fresh one if none is given.
     #[schema(pattern = "^[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}$")]
@@ -88,7 +88,7 @@ pub(super) async fn begin(
     let runner = turn.runner.clone();
     expect_runner(&app, runner.as_deref())?;
     let turn = attach(&app, &session, turn.into_turn(&app)?).await?;
-    let asked = (turn.run.clone(), turn.message.clone());
+    let asked = (turn.run.clone(), turn.words()?.to_owned());
     let begun = match &runner {
         Some(runner) => start(&app, &session, turn, Some(runner)).await,
         None => begin_outside(&app, &session, turn).await,

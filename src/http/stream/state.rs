@@ -65,3 +65,62 @@ fn unsealed(store: &Store, session: &SessionId, run: &RunId, has_events: bool) -
 fn alive(has_events: bool) -> RunState {
     if has_events { RunState::Running } else { RunState::Unknown }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::http::stream::Waits;
+    use crate::http::tests::{TestServer, done, run, session};
+    use crate::model::{Event, RunEnd};
+    use crate::storage::sim::Fault;
+
+    /// Longer than the lease and the grace of a run.
+    const LONG: Duration = Duration::from_secs(3_600);
+
+    /// What a reader of lines is told that comes now, and waits or does not.
+    async fn state(server: &TestServer, is_waited_for: bool) -> RunState {
+        let tail = server.app.hub.tail(&session(), &run("r"));
+        let mut follower = Follower::new(&server.app.hub, tail, 0, Waits::No);
+        let first = follower.next().await;
+        state_beside(&first, &follower, is_waited_for).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_dead_run_is_orphaned_for_a_reader_that_does_not_wait_and_goes_on_for_one_that_does() {
+        let server = TestServer::new();
+        drop(server.begin("r"));
+        assert_eq!([state(&server, false).await, state(&server, true).await], [RunState::Unknown; 2]);
+        server.pass(LONG);
+        assert_eq!([state(&server, false).await, state(&server, true).await], [RunState::Orphaned, RunState::Unknown]);
+        let resumed = server.store().resume_run(&session(), &run("r")).unwrap();
+        resumed.append(Event::token("x")).unwrap();
+        assert_eq!([state(&server, false).await, state(&server, true).await], [RunState::Running; 2]);
+        drop(resumed);
+        server.pass(LONG);
+        assert_eq!([state(&server, false).await, state(&server, true).await], [RunState::Orphaned, RunState::Running]);
+    }
+
+    #[tokio::test]
+    async fn an_end_beyond_the_first_piece_is_told_and_one_that_is_not_saved_is_not() {
+        let mut hidden = 0;
+        for operation in 1..40 {
+            let server = TestServer::new();
+            let begun = server.begin("r");
+            begun.append_all(&vec![Event::token("x"); 1_000], crate::storage::Durability::Buffered).unwrap();
+            assert_eq!(state(&server, false).await, RunState::Running);
+            server.disk.fail(server.disk.operations() + operation, Fault::Enospc);
+            let ended = begun.append(done());
+            if server.seqs("r").len() == 1_000 && begun.is_sealed() {
+                assert!(ended.is_err());
+                hidden += 1;
+                assert_eq!(state(&server, false).await, RunState::Running, "operation {operation}");
+            }
+            if ended.is_ok() {
+                assert_eq!(state(&server, false).await, RunState::Ended(RunEnd::Completed), "operation {operation}");
+            }
+        }
+        assert!(hidden > 0, "no end was written without being saved");
+    }
+}

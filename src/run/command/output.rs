@@ -172,6 +172,7 @@ fn unfinished(bytes: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::JSON_DEPTH_MAX;
 
     /// What comes out, as name and payload, when the output is read in pieces of each size.
     #[track_caller]
@@ -204,6 +205,17 @@ mod tests {
     fn plain_text_is_the_answer() {
         check(OutputForm::Auto, "Grüße\nvom Meer".as_bytes(), &[("token", "Grüße\nvom Meer")]);
         check(OutputForm::Auto, b"", &[]);
+    }
+
+    #[test]
+    fn a_line_that_is_nested_too_deeply_for_an_event_is_text() {
+        let line = |levels: usize| {
+            format!(r#"{{"event":"x","payload":{}{}}}"#, "[".repeat(levels - 1), "]".repeat(levels - 1))
+        };
+        let (taken, refused) = (line(JSON_DEPTH_MAX), line(JSON_DEPTH_MAX + 1));
+        let payload = format!("{}{}", "[".repeat(JSON_DEPTH_MAX - 1), "]".repeat(JSON_DEPTH_MAX - 1));
+        check(OutputForm::Auto, taken.as_bytes(), &[("x", &payload)]);
+        check(OutputForm::Auto, refused.as_bytes(), &[("token", &refused)]);
     }
 
     #[test]

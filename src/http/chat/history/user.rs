@@ -2,8 +2,7 @@
 
 use super::foreign::{Block, blocks, file_part, items};
 use super::message::Part;
-use crate::http::chat::request::ONLY_FILES;
-use crate::model::{Row, SessionId};
+use crate::model::{ONLY_ATTACHMENTS, Row, SessionId};
 
 /// The parts of a user's row. The words that stand for a message of files alone are not shown.
 pub(super) fn user_parts(session: &SessionId, row: &Row) -> Vec<Part> {
@@ -17,7 +16,7 @@ pub(super) fn user_parts(session: &SessionId, row: &Row) -> Vec<Part> {
             Block::Text(text) | Block::Reasoning(text) => words.push(text),
         }
     }
-    let is_said = |text: &String| files.is_empty() || text != ONLY_FILES;
+    let is_said = |text: &String| files.is_empty() || text != ONLY_ATTACHMENTS;
     let words: Vec<Part> = words.into_iter().filter(is_said).map(Part::Text).collect();
     files.extend(words);
     files

@@ -225,7 +225,7 @@ async fn a_repeat_does_not_read_the_whole_journal_neither_while_the_run_goes_on_
     let words = Event::token(&"x".repeat(32 << 10));
     let mut last_seq = 0;
     while last_seq * (32 << 10) < LONG_JOURNAL_BYTES {
-        last_seq = post(server.app.clone(), &[words.clone()], None, Some(last_seq + 1)).await.unwrap();
+        last_seq = post(server.app.clone(), std::slice::from_ref(&words), None, Some(last_seq + 1)).await.unwrap();
     }
     let repeat = async |events: Vec<Event>, seq: u64| {
         let before = server.disk.bytes_read();
