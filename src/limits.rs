@@ -74,7 +74,7 @@ pub const TAIL_BYTES: u64 = 64 * 1024;
 pub const JOURNAL_MARK_STRIDE_BYTES: u64 = 64 * 1024;
 
 /// Marks of one journal. At the bound every other one is left out, and the next ones are twice as far apart.
-pub const JOURNAL_MARKS_MAX: usize = 256;
+pub const JOURNAL_MARKS_MAX: usize = 512;
 
 /// Closed journals whose marks a store keeps.
 pub const KEPT_MARKS_MAX: usize = 256;

@@ -1,7 +1,7 @@
 //! Producers outside of this process: their runs stay open between two appends, and appends to one run come one after
 //! the other. That a run is open here does not make its producer count as alive; its lease does.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -16,6 +16,9 @@ use crate::store::{Run, StoreError};
 /// Runs that stay open. Beyond them, those not used for longest are closed until their producer comes again.
 const OPEN_MAX: usize = 4_096;
 
+/// Runs of which it is remembered that they ended here and their answers are saved.
+const ENDED_MAX: usize = 1_024;
+
 /// After how many new entries those that nobody holds are cleared away.
 const CLEAR_AFTER: usize = 1_024;
 
@@ -29,6 +32,8 @@ type Key = (SessionId, RunId);
 pub(super) struct Producers {
     open: Mutex<HashMap<Key, Open>>,
     turns: Mutex<HashMap<Key, Weak<tokio::sync::Mutex<()>>>>,
+    /// The oldest first.
+    ended: Mutex<VecDeque<Key>>,
     clock: SystemSteady,
 }
 
@@ -85,6 +90,24 @@ impl Producers {
     pub(super) fn forget(&self, session: &SessionId, run: &RunId) {
         let gone = self.open.lock().remove(&(session.clone(), run.clone()));
         drop(gone);
+    }
+
+    /// Notes that a run has ended and its answer is saved: a repeat of its end need not look for that again.
+    pub(super) fn note_ended(&self, session: &SessionId, run: &RunId) {
+        let key = (session.clone(), run.clone());
+        let mut ended = self.ended.lock();
+        if ended.contains(&key) {
+            return;
+        }
+        if ended.len() >= ENDED_MAX {
+            ended.pop_front();
+        }
+        ended.push_back(key);
+    }
+
+    /// Whether that was noted. If not, it may be so all the same.
+    pub(super) fn has_ended(&self, session: &SessionId, run: &RunId) -> bool {
+        self.ended.lock().iter().any(|(of, ended)| (of, ended) == (session, run))
     }
 
     /// How many are open.
@@ -156,6 +179,16 @@ mod tests {
         assert!(producers.turns.lock().len() <= CLEAR_AFTER, "turns that are not held pile up");
         drop(held);
         assert!(producers.turn(&session(), &run("held")).now_or_never().is_some());
+    }
+
+    #[test]
+    fn the_last_runs_that_ended_are_remembered() {
+        let producers = Producers::default();
+        for nth in 0..=ENDED_MAX {
+            (0..2).for_each(|_| producers.note_ended(&session(), &run(&format!("r{nth}"))));
+        }
+        assert_eq!(producers.ended.lock().len(), ENDED_MAX);
+        assert!(!producers.has_ended(&session(), &run("r0")) && producers.has_ended(&session(), &run("r1")));
     }
 
     #[tokio::test]

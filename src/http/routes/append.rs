@@ -108,7 +108,10 @@ struct Work {
 impl Work {
     /// Appends, while nobody else does. A run that takes no more, or has to be opened again, is let go.
     fn done(&self, app: &SharedApp, run: Run, turn: Turn) -> Result<Accepted, ApiError> {
-        let taken = self.take(&app.store, &run);
+        let taken = self.take(app, &run);
+        if taken.is_ok() && self.has_end() {
+            app.producers.note_ended(run.session(), run.id());
+        }
         if taken.is_err() || run.is_sealed() {
             app.producers.forget(run.session(), run.id());
         }
@@ -117,10 +120,10 @@ impl Work {
     }
 
     /// Appends what is not there yet.
-    fn take(&self, store: &Store, run: &Run) -> Result<Accepted, ApiError> {
+    fn take(&self, app: &SharedApp, run: &Run) -> Result<Accepted, ApiError> {
         let Work { events, durability, expect_seq } = self;
         let there = match expect_seq {
-            Some(expected) => already_there(store, run, events, (*expected).max(1), *durability)?,
+            Some(expected) => already_there(&app.store, run, events, (*expected).max(1), *durability)?,
             None => 0,
         };
         let rest = &events[there..];
@@ -130,8 +133,15 @@ impl Work {
         if events.is_empty() {
             return renew(run);
         }
-        settle_end(run, events)?;
+        if self.has_end() && !app.producers.has_ended(run.session(), run.id()) {
+            settle_end(run)?;
+        }
         Ok(Accepted::Before(expect_seq.unwrap_or(1).max(1) + events.len() as u64 - 1))
+    }
+
+    /// Whether one of its events ends the run.
+    fn has_end(&self) -> bool {
+        self.events.iter().any(|event| event.terminal_state().is_some())
     }
 }
 
@@ -223,10 +233,7 @@ fn conflict(run: &Run, events: &[Event], expected: u64, last_seq: u64) -> ApiErr
 }
 
 /// A repeat of the end makes sure that the answer is saved, too.
-fn settle_end(run: &Run, events: &[Event]) -> Result<(), ApiError> {
-    if !events.iter().any(|event| event.terminal_state().is_some()) {
-        return Ok(());
-    }
+fn settle_end(run: &Run) -> Result<(), ApiError> {
     match run.finish(Outcome::Completed) {
         Err(StoreError::Append(AppendError::Sealed { .. })) => Ok(()),
         settled => Ok(settled.map(drop)?),

@@ -12,7 +12,7 @@ pub(in crate::http) fn state_beside(
     follower: &Follower,
     is_waited_for: bool,
 ) -> impl Future<Output = Result<RunState, ApiError>> + Send + use<> {
-    let known = known_end(next).or(follower.known_end());
+    let known = follower.known_end().or(known_end(next));
     let (hub, tail, is_behind) = (follower.hub().clone(), follower.tail().clone(), follower.is_behind());
     let has_events = follower.last_seq() > 0 || matches!(next, Next::Frames(_));
     async move {
@@ -36,6 +36,7 @@ pub(in crate::http) fn state_beside(
 fn known_end(next: &Next) -> Option<RunState> {
     match next {
         Next::End(state) => Some(*state),
+        Next::Frames(frames) => frames.iter().rev().find_map(|frame| frame.terminal).map(RunState::Ended),
         _ => None,
     }
 }

@@ -243,6 +243,20 @@ mod tests {
     }
 
     #[test]
+    fn arguments_that_are_nested_too_deeply_for_a_line_are_kept_as_a_text() {
+        for (levels, is_kept) in [(JSON_DEPTH_MAX - 2, true), (JSON_DEPTH_MAX - 1, false), (100_000, false)] {
+            let nested = format!("{{\"a\":{}{}}}", "[".repeat(levels - 1), "]".repeat(levels - 1));
+            let part = serde_json::json!([{ "index": 0, "id": "a", "function": { "name": "f", "arguments": nested } }]);
+            let mut calls = Calls::default();
+            calls.add(serde_json::from_str(&part.to_string()).expect("a list of parts"));
+            let events = calls.finish();
+            assert_eq!(arguments(&events[0]), nested);
+            let payload = Object::parse(events[0].payload()).unwrap();
+            assert_eq!(payload.get("args"), Some(if is_kept { nested.as_str() } else { "{}" }), "{levels} levels");
+        }
+    }
+
+    #[test]
     fn parts_find_their_call_by_index_even_interleaved() {
         let parts = [
             r#"{"index":0,"id":"a","function":{"name":"f","arguments":""}}"#,
