@@ -33,6 +33,10 @@ impl Runner for DemoRunner {
         let runner = *self;
         Box::pin(async move { outlet.unless_stopped(runner.answer(&prompt, &outlet)).await? })
     }
+
+    fn kind(&self) -> &str {
+        "demo"
+    }
 }
 
 impl DemoRunner {

@@ -36,6 +36,6 @@ pub use group::{Reaped, reap};
 pub use openai::{ApiKey, OpenAiRunner};
 pub use options::{BadBudget, BudgetSettings, FIRST_EVENT_VARIABLE, IDLE_VARIABLE, RunOptions, TOOL_VARIABLE};
 pub use runner::{Failure, Finish, Outlet, Producing, Prompt, Refused, Retry, Runner};
-pub use runners::{DEMO, Runners};
+pub use runners::{DEMO, RunnerInfo, Runners};
 pub use supervise::{RunFailure, RunReport};
 pub use supervisor::{Drained, StartError, Started, SuperviseError, Supervisor};

@@ -24,6 +24,12 @@ pub type Producing = Pin<Box<dyn Future<Output = Result<Finish, Failure>> + Send
 pub trait Runner: Send + Sync + fmt::Debug {
     /// Begins an attempt at an answer.
     fn produce(&self, prompt: Prompt, outlet: Outlet) -> Producing;
+
+    /// A word for the kind of runner, for programs that list the runners: `demo`, `command` and `openai` are the built-in
+    /// kinds.
+    fn kind(&self) -> &str {
+        "custom"
+    }
 }
 
 /// What is to be answered.

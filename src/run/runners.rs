@@ -20,6 +20,17 @@ pub(super) struct Named {
     is_built_in: bool,
 }
 
+/// A runner as lists show it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RunnerInfo<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// What it calls its kind.
+    pub kind: &'a str,
+    /// Whether it answers where a request names no runner.
+    pub is_default: bool,
+}
+
 /// Runners by name. `demo` is there from the beginning and answers where nobody is asked for.
 #[derive(Debug, Clone)]
 pub struct Runners {
@@ -78,6 +89,15 @@ impl Runners {
     /// The names of all.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.named.keys().map(String::as_str)
+    }
+
+    /// All of them, by name.
+    pub fn list(&self) -> impl Iterator<Item = RunnerInfo<'_>> {
+        self.named.values().map(|named| RunnerInfo {
+            name: &named.name,
+            kind: named.runner.kind(),
+            is_default: named.name == self.default,
+        })
     }
 
     pub(super) fn get(&self, name: Option<&str>) -> Option<&Named> {

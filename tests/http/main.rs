@@ -14,6 +14,7 @@ mod lists;
 mod long_poll;
 mod operations;
 mod producers;
+mod runs;
 mod sessions;
 mod slow;
 mod streams;

@@ -8,6 +8,7 @@ mod events;
 mod history;
 mod operations;
 mod page;
+mod runners;
 mod runs;
 mod sessions;
 
@@ -56,6 +57,7 @@ pub(super) fn router(app: &SharedApp) -> Router {
         .routes(routes!(sessions::create, sessions::list))
         .routes(routes!(sessions::read, sessions::change, sessions::delete))
         .routes(routes!(sessions::events))
+        .routes(routes!(runners::list))
         .routes(routes!(runs::begin))
         .routes(routes!(append::append, events::read))
         .routes(routes!(runs::stop))

@@ -52,6 +52,10 @@ impl Runner for CommandRunner {
         let runner = self.clone();
         Box::pin(async move { runner.answer(prompt, outlet).await })
     }
+
+    fn kind(&self) -> &str {
+        "command"
+    }
 }
 
 impl CommandRunner {

@@ -144,6 +144,10 @@ impl Runner for OpenAiRunner {
             listener.unless_stopped(runner.answer(prompt, outlet)).await?
         })
     }
+
+    fn kind(&self) -> &str {
+        "openai"
+    }
 }
 
 /// Addresses, bodies and headers may hold secrets.
