@@ -39,10 +39,10 @@ pub use model::{
     LeftOut, List, Metadata, ReplacedTurn, Revision, Row, RunEnd, RunId, RunState, Session, SessionId, Summary,
     ToolCard, ToolOutcome, ToolResult, TurnNote,
 };
-pub use recovery::RecoveryOptions;
+pub use recovery::{RecoveryOptions, Usage, UsageSum};
 pub use sidecar::{SaveIntent, SaveOptions, SidecarError};
 pub use storage::{CommitOptions, Durability, Durable, Finding, StorageError, Ticket};
 pub use store::{
     After, AskedBefore, Change, Follow, Freshness, KeptAlive, Listed, Liveness, NewSession, Options, Outcome, Page,
-    Replaces, Run, Store, StoreError, UserTurn,
+    Replaces, Run, RunInfo, RunList, Store, StoreError, UserTurn,
 };

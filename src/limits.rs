@@ -41,6 +41,9 @@ pub const MEDIA_TYPE_BYTES_MAX: usize = 255;
 /// Bytes of our own small files: the store's identity, the lock, a run's record, a tombstone.
 pub const RECORD_BYTES_MAX: u64 = 64 * 1024;
 
+/// Bytes that are kept of what a run's commands print on stderr.
+pub const STDERR_BYTES_MAX: usize = 8 * 1024;
+
 /// Bytes of room for lines that an open journal keeps between two appends.
 pub const IDLE_LINES_BYTES_MAX: usize = 64 * 1024;
 

@@ -23,5 +23,5 @@ pub use reader::{Found, JournalReader, ReadOptions, RunEvents, RunReader, count_
 pub use replay::{Replay, ReplayLimits, ReplayStatus, replay_session};
 pub use segments::{Segment, runs_as_begun, segments};
 pub use summary::{RunSummary, TerminalEvent, TerminalScan, summarize};
-pub(crate) use summary::{end_of, summarize_end, summarize_within};
+pub(crate) use summary::{end_of, read_within, summarize_end, summarize_within};
 pub use writer::{AppendError, Appended, RunJournal};

@@ -164,6 +164,21 @@ pub(crate) fn summarize_within(
     JournalReader::open(storage, session, run)?.map(|reader| summarized(reader, extent)).transpose()
 }
 
+/// Shows every record of a run's journal up to this offset, in order. `false` if the run has no journal.
+pub(crate) fn read_within(
+    storage: &Arc<dyn Storage>,
+    session: &SessionId,
+    run: &RunId,
+    extent: Option<u64>,
+    mut show: impl FnMut(Record<'_>),
+) -> Result<bool, StorageError> {
+    let Some(mut reader) = JournalReader::open(storage, session, run)? else { return Ok(false) };
+    while let Some(record) = reader.next_within(extent)? {
+        show(record);
+    }
+    Ok(true)
+}
+
 fn summarized(mut reader: JournalReader, extent: Option<u64>) -> Result<RunSummary, StorageError> {
     let mut summary = RunSummary::default();
     while let Some(record) = reader.next_within(extent)? {

@@ -41,6 +41,16 @@ impl RunEnd {
         }
     }
 
+    /// Whether the run ended by itself: with its answer, or at its limit of tool calls.
+    pub fn is_by_itself(self) -> bool {
+        matches!(self, RunEnd::Completed | RunEnd::ToolLimitReached)
+    }
+
+    /// The end that a word of journals and streams stands for.
+    pub fn parse(word: &str) -> Option<Self> {
+        RunEnd::ALL.into_iter().find(|known| known.as_str() == word)
+    }
+
     /// How a run ended that closed with this event; nothing if the event closes nothing.
     pub fn of(name: &str, payload: &str) -> Option<Self> {
         match name {

@@ -154,7 +154,7 @@ struct Reading {
 impl Reading {
     fn add(&mut self, event: &EventRef<'_>) {
         if self.folder.push(&event.to_fold()) {
-            self.note.add(&event.name, event.payload.unwrap_or_default());
+            self.note.add(event);
         }
         match &*event.name {
             AGENT_SESSION_EVENT => {
@@ -164,10 +164,11 @@ impl Reading {
             ATTEMPT_EVENT => self.agent = None,
             _ => {}
         }
-        if self.end.add(event) {
+        let decides = self.end.add(event);
+        if decides {
             self.last_words = event.payload.unwrap_or_default().to_owned();
-            self.note.end(event.to_fold().created_at);
         }
+        self.note.add_end(event, decides, self.end.seal);
     }
 
     fn finish(self, session: &SessionId, run: &str, bytes: u64, records: u64) -> Evidence {
@@ -178,7 +179,7 @@ impl Reading {
         };
         let folded = self.folder.finish();
         let Some(terminal) = self.end.terminal.filter(|terminal| terminal.is_own) else {
-            let note = RunNote { ended_at: None, ..self.note };
+            let note = RunNote { ended_at: None, close_reason: None, ..self.note };
             return Evidence { folded, note, damaged: self.damaged, ..Evidence::none(journal) };
         };
         let error_row = match (terminal.name.as_str(), terminal.seq) {
@@ -189,7 +190,7 @@ impl Reading {
         Evidence {
             journal,
             folded,
-            ending: ending_of(&terminal.state),
+            ending: RunEnd::parse(&terminal.state),
             failure: failed.then(|| failure_of(&self.last_words)),
             is_ours: terminal.is_checked,
             error_row,
@@ -198,10 +199,6 @@ impl Reading {
             damaged: self.damaged,
         }
     }
-}
-
-fn ending_of(state: &str) -> Option<RunEnd> {
-    RunEnd::ALL.into_iter().find(|known| known.as_str() == state)
 }
 
 fn failure_of(payload: &str) -> Failure {

@@ -16,8 +16,10 @@ mod pending;
 mod plan;
 mod replace;
 mod retry;
+mod run_details;
 mod run_note;
 mod turn;
+mod usage;
 mod watch;
 
 pub use self::evidence::{Evidence, Failure, JournalState, look, look_within, read};
@@ -30,5 +32,7 @@ pub use self::replace::{
     Late, Verdict, is_shown, judge, place_of, replace_late, row_print, waits_for_end, without_replaced,
 };
 pub use self::retry::{fold_late, has_late_marker};
-pub use self::run_note::{RunNote, Usage};
+pub use self::run_details::{RunDetails, details_of_row, read_details};
+pub use self::run_note::RunNote;
+pub use self::usage::{Usage, UsageSum};
 pub use self::watch::{Growing, Watch};

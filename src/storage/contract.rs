@@ -471,6 +471,16 @@ pub trait Storage: Send + Sync + fmt::Debug {
         continuation: Continuation,
     ) -> Result<(), StorageError>;
 
+    /// Keeps the end of what a run's commands printed on stderr, durably, in the place of what was kept before. At most
+    /// [`STDERR_BYTES_MAX`](crate::limits::STDERR_BYTES_MAX) of it are kept, the last ones.
+    ///
+    /// What a crash leaves: what was kept before, or the new text, whole. Nothing is kept, and that is not an error, for a run
+    /// that has no record of ours or was removed, and for a session that was deleted.
+    fn keep_stderr(&self, session: &SessionId, run: &RunId, text: &str) -> Result<(), StorageError>;
+
+    /// What is kept of a run's stderr; nothing if there is none, or a record that cannot be read.
+    fn kept_stderr(&self, session: &SessionId, run: &RunId) -> Result<Option<String>, StorageError>;
+
     /// Notes when an outside producer renewed the lease of its run without an event, so that it is known after the death
     /// of this process. Not after a power cut: the run takes no more events then. Nothing is noted for a session that
     /// was deleted or a run without a journal.

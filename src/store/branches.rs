@@ -65,7 +65,7 @@ impl Shared {
 
     /// The same where one branch must not take the others with it: a file that cannot be read is none. Only an error that
     /// concerns all files, as a lack of descriptors, is returned.
-    fn listed_branch(&self, session: &SessionId, key: &str) -> Result<Option<Branch>, StoreError> {
+    pub(super) fn listed_branch(&self, session: &SessionId, key: &str) -> Result<Option<Branch>, StoreError> {
         match self.branch(session, key) {
             Err(error) if error.storage().is_some_and(StorageError::is_of_one_object) => Ok(None),
             branch => branch,

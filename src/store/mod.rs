@@ -16,6 +16,7 @@ mod read;
 mod recover;
 mod regenerate;
 mod run_handle;
+mod run_list;
 mod runs;
 mod session_locks;
 mod sessions;
@@ -38,6 +39,8 @@ pub use self::options::{Freshness, Options};
 use self::read::Cached;
 pub use self::regenerate::{AskedBefore, Replaces};
 pub use self::run_handle::Run;
+use self::run_list::RememberedDetails;
+pub use self::run_list::{RunInfo, RunList};
 pub use self::runs::UserTurn;
 use self::session_locks::{SessionLock, SessionLocks};
 pub use self::sessions::NewSession;
@@ -77,6 +80,8 @@ struct Shared {
     cache: Cache<Cached, StoreError>,
     index: Index,
     news: News,
+    /// What the journals say that were read for lists of runs.
+    remembered: RememberedDetails,
     /// Runs with events that followers must not see: they could not be made durable, or the answer could not be saved. Held
     /// open, with their locks, because only an open journal knows what it hides.
     hidden: Mutex<Vec<(Arc<SessionLock>, Arc<RunJournal>)>>,
@@ -159,7 +164,7 @@ impl Store {
         let (locks, open_files) = (SessionLocks::default(), Arc::new(OpenFileBudget::new(options.open_journals_max)));
         let (cache, began_at) = (Cache::new(options.cache), clock.now());
         let index = Index::new(storage.clone(), clock.clone());
-        let (news, hidden) = (News::default(), Mutex::default());
+        let (news, remembered, hidden) = (News::default(), RememberedDetails::default(), Mutex::default());
         let timer = Arc::new(TimerThread::new(liveness.clone()));
         let shared = Arc::new(Shared {
             storage,
@@ -172,6 +177,7 @@ impl Store {
             cache,
             index,
             news,
+            remembered,
             hidden,
             began_at,
             options,

@@ -306,6 +306,17 @@ impl Run {
         }
     }
 
+    /// Ends the run with this event, and says whether it did. A run that has ended is saved, if an earlier call could not.
+    pub(super) fn end_unless_ended(&self, event: Event) -> Result<bool, StoreError> {
+        if !self.is_sealed() {
+            match self.append(event) {
+                Err(StoreError::Append(AppendError::Sealed { .. })) => {}
+                ended => return ended.map(|_| true),
+            }
+        }
+        self.settle_again().map(|_| false)
+    }
+
     fn settle_again(&self) -> Result<bool, StoreError> {
         let _alone = self.lock.document.lock();
         self.shared.save_end(&self.lock, self.session(), self.id())

@@ -9,11 +9,13 @@ use super::session_locks::SessionLock;
 use super::sessions::check_length;
 use super::{Change, Run, Shared, Store, StoreError};
 use crate::journal::{
-    AppendError, JournalEvent, ReadOptions, Replay, ReplayLimits, RunEvents, RunJournal, RunReader, RunSummary,
-    Segment, read_events, replay_session, runs_as_begun, segments, summarize, summarize_within,
+    JournalEvent, ReadOptions, Replay, ReplayLimits, RunEvents, RunJournal, RunReader, RunSummary, Segment,
+    read_events, replay_session, runs_as_begun, segments, summarize, summarize_within,
 };
 use crate::limits::{LEASE_SECONDS_MAX, MESSAGE_ID_CHARS_MAX, MESSAGE_METADATA_BYTES_MAX};
-use crate::model::{Cursor, ONLY_ATTACHMENTS, PendingTurn, RunEnd, RunId, Session, SessionId, TurnNote, shows_nothing};
+use crate::model::{
+    Cursor, Event, ONLY_ATTACHMENTS, PendingTurn, RunId, Session, SessionId, TurnNote, shows_nothing,
+};
 use crate::recovery::{keep_unanswered, without_replaced};
 use crate::sidecar::{SaveOptions, SidecarError};
 use crate::storage::{Birth, Durability, ObjectKind, OpenedJournal, StorageError};
@@ -171,15 +173,10 @@ impl Store {
     }
 
     /// Stops a run, also one of an outside producer: it ends as stopped, what arrived is kept, and its producer's next append
-    /// is refused. `false` if it had ended before.
+    /// is refused. Of any number of calls at most one is answered with `true`: the one whose event ended the run. For all others
+    /// it had ended before; an end that could not be saved is saved then.
     pub fn stop_run(&self, session: &SessionId, run: &RunId) -> Result<bool, StoreError> {
-        let open = self.resume_run(session, run)?;
-        let had_ended = open.is_sealed();
-        match open.finish(RunEnd::InterruptedByUser) {
-            // It ended by itself before this could, and is saved.
-            Err(StoreError::Append(AppendError::Sealed { .. })) => Ok(false),
-            stopped => stopped.map(|_| !had_ended),
-        }
+        self.resume_run(session, run)?.end_unless_ended(Event::stopped_by_user())
     }
 
     /// Opens the journal of a run that no turn has begun, and creates it if it is not there. For importing what other
@@ -327,7 +324,7 @@ impl Shared {
 
     /// Reads no further than may be shown. A run that is opened or ends meanwhile may hold events that may not be: then it is
     /// read again.
-    fn read_shown<T>(
+    pub(super) fn read_shown<T>(
         &self,
         session: &SessionId,
         read: impl Fn(&dyn Fn(&RunId) -> Option<u64>) -> Result<T, StorageError>,

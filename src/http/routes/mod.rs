@@ -8,6 +8,7 @@ mod events;
 mod history;
 mod operations;
 mod page;
+mod run_list;
 mod runners;
 mod runs;
 mod sessions;
@@ -58,7 +59,8 @@ pub(super) fn router(app: &SharedApp) -> Router {
         .routes(routes!(sessions::read, sessions::change, sessions::delete))
         .routes(routes!(sessions::events))
         .routes(routes!(runners::list))
-        .routes(routes!(runs::begin))
+        .routes(routes!(runs::begin, run_list::list))
+        .routes(routes!(run_list::read))
         .routes(routes!(append::append, events::read))
         .routes(routes!(runs::stop))
         .routes(routes!(events::list))

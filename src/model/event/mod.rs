@@ -154,6 +154,11 @@ impl Event {
         Self::of_payload("cancel", "{}".to_owned())
     }
 
+    /// The user stopped the run, and the event says so as its reason.
+    pub fn stopped_by_user() -> Self {
+        Self::of_payload("cancel", "{\"close_reason\":\"stopped_by_user\"}".to_owned())
+    }
+
     /// The run failed. `kind` is a word for programs, `message` a sentence for people.
     pub fn error(kind: &str, message: &str) -> Self {
         Self::of_payload("apperror", format!("{{\"type\":{},\"message\":{}}}", quoted(kind), quoted(message)))

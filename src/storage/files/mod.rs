@@ -17,6 +17,7 @@ mod reader;
 mod record;
 mod repair_ops;
 mod replay;
+mod stderr;
 mod suspect_files;
 mod tail;
 mod tombstone_filter;
@@ -550,6 +551,15 @@ impl Storage for FileStorage {
     fn note_continuation(&self, session: &SessionId, run: &RunId, noted: Continuation) -> Result<(), StorageError> {
         self.must_write()?;
         self.record_continuation(session, run, noted)
+    }
+
+    fn keep_stderr(&self, session: &SessionId, run: &RunId, text: &str) -> Result<(), StorageError> {
+        self.must_write()?;
+        self.record_stderr(session, run, text)
+    }
+
+    fn kept_stderr(&self, session: &SessionId, run: &RunId) -> Result<Option<String>, StorageError> {
+        self.recorded_stderr(session, run)
     }
 
     fn note_renewal(&self, session: &SessionId, run: &RunId, at_seconds: f64) -> Result<(), StorageError> {

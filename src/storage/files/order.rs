@@ -296,6 +296,7 @@ mod tests {
             order,
             continued,
             turn: None,
+            stderr_tail: None,
         }
     }
 

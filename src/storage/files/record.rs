@@ -1,4 +1,5 @@
-//! The record of a run, beside its journal: the boot in which it began, its lease, its number floor, its removal.
+//! The record of a run, beside its journal: the boot in which it began, its lease, its number floor, its removal,
+//! the end of its stderr.
 //!
 //! After a reboot, lines that readers had seen may be gone from an unsynced journal. Their numbers must not be given
 //! to other events, so a run is only ever appended to in the boot that it began in. A record is put in place whole and
@@ -50,6 +51,9 @@ pub(super) struct RunRecord {
     /// What is noted of the turn that the run answers. Absent where there is nothing to note.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) turn: Option<TurnNote>,
+    /// The end of what the run's commands printed on stderr. Absent where they printed nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) stderr_tail: Option<String>,
 }
 
 /// The keys of records that were written before they had a checksum.
@@ -114,6 +118,7 @@ impl FileStorage {
             order: birth.order,
             continued: Vec::new(),
             turn: birth.turn.clone(),
+            stderr_tail: None,
         }
     }
 

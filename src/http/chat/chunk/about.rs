@@ -2,7 +2,7 @@
 
 use super::Frame;
 use crate::http::chat::value::shown;
-use crate::model::{Fields, Object, RunId, quoted, text_of};
+use crate::model::{Fields, Object, RunEnd, RunId, quoted, text_of};
 
 /// The key of a message's metadata that is Lastword's. A producer's own is left out.
 pub(in crate::http::chat) const OURS: &str = "lastword";
@@ -89,6 +89,10 @@ impl About {
     /// Everything, when the run has ended.
     pub(super) fn write_end(&self, state: &str, out: &mut Vec<u8>) {
         let mut known = self.known();
+        if !RunEnd::parse(state).is_some_and(RunEnd::is_by_itself) {
+            // What it used after its last report is not known.
+            known.set("usage", "null");
+        }
         if let Some(seconds) = self.began_at {
             known.set("began_at", seconds.to_string());
         }

@@ -32,16 +32,19 @@ pub(super) fn parts_of(session: &SessionId, row: &Row) -> (Vec<Part>, Vec<Part>)
 pub(super) fn about(run: &str, note: Option<&Object>, marker: Option<RunEnd>) -> String {
     let noted = |key: &str| note.and_then(|note| note.get(key)).filter(|value| *value != "null");
     let mut metadata = noted("metadata").and_then(producers_metadata).unwrap_or_default();
-    let usage = noted("usage").and_then(Fields::parse).and_then(|fields| Usage::of(&fields));
     let number = |key: &str| noted(key).filter(|value| value.parse::<f64>().is_ok()).unwrap_or("null");
-    let state = marker.unwrap_or(RunEnd::Completed).as_str();
+    let noted_state = noted("state").and_then(text_of);
+    let state = noted_state.as_deref().unwrap_or(marker.unwrap_or(RunEnd::Completed).as_str());
+    // What a run used that did not end by itself is not known. Earlier versions noted what it had used so far.
+    let is_known = RunEnd::parse(state).is_some_and(RunEnd::is_by_itself);
+    let usage = noted("usage").filter(|_| is_known).and_then(Fields::parse).and_then(|fields| Usage::of(&fields));
     let mut ours = Object::default();
     ours.set_text("run_id", run);
     ours.set("model", noted("model").and_then(text_of).map_or_else(|| "null".into(), |model| quoted(&model)));
     ours.set("usage", usage.map_or_else(|| "null".to_owned(), Usage::to_json));
     ours.set("began_at", number("began_at"));
     ours.set("ended_at", number("ended_at"));
-    ours.set_text("state", &noted("state").and_then(text_of).unwrap_or(state.into()));
+    ours.set_text("state", state);
     metadata.set(OURS, ours.to_json());
     metadata.to_json()
 }
