@@ -4,12 +4,15 @@
 //! stops reading stops the run: only Ctrl-C does.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use lastword::run::{
-    BudgetSettings, Config, DemoRunner, RunFailure, RunReport, StartError, Started, SuperviseError, Supervisor,
+    BudgetSettings, Config, DemoRunner, OnStderr, RunFailure, RunReport, StartError, Started, SuperviseError,
+    Supervisor,
 };
 use lastword::{After, RunId, SessionId, Store, UserTurn};
+use parking_lot::Mutex;
 
 use super::failure::{Failure, with_causes};
 use super::screen::Screen;
@@ -80,19 +83,42 @@ pub(super) fn run(context: &Context, args: Args) -> Result<(), Failure> {
     done
 }
 
+/// What commands of failed attempts printed on stderr, until the task that prints shows it. A terminal that nobody reads holds up no
+/// run.
+#[derive(Debug, Clone, Default)]
+struct Complaints(Arc<Mutex<Vec<String>>>);
+
+impl Complaints {
+    fn listener(&self) -> OnStderr {
+        let complaints = self.0.clone();
+        OnStderr::new(move |tail| {
+            if tail.has_failed {
+                complaints.lock().push(tail.text.to_owned());
+            }
+        })
+    }
+
+    fn show(&self, screen: &mut Screen) {
+        let complaints = std::mem::take(&mut *self.0.lock());
+        complaints.iter().for_each(|text| screen.complaint(text));
+    }
+}
+
 async fn answer(
     context: &Context,
     store: Store,
-    config: Config,
+    mut config: Config,
     session: SessionId,
     turn: UserTurn,
     runner: Option<&str>,
 ) -> Result<(), Failure> {
+    let complaints = Complaints::default();
+    config.options.on_stderr = Some(complaints.listener());
     let supervisor = Supervisor::new(store.clone(), config.runners, config.options)?;
     let mut signals = Signals::listen()?;
     let started = supervisor.start(&session, turn, runner).await?;
     let (run, json) = (started.run().clone(), context.json);
-    let printing = tokio::task::spawn_blocking(move || print(&store, &session, &run, json));
+    let printing = tokio::task::spawn_blocking(move || print(&store, &session, &run, json, &complaints));
     let Seen { end, is_hurried } = see_to_the_end(&supervisor, started.clone(), &mut signals).await;
     let Some(end) = end else { return Err(Failure::No(LEFT.to_owned())) };
     let producer = Some(started).filter(|_| !is_hurried);
@@ -182,7 +208,7 @@ pub(super) fn tell(report: RunReport) -> Result<(), Failure> {
 }
 
 /// Prints the run's events as they are journalled. A reader who has left is no reason to stop.
-fn print(store: &Store, session: &SessionId, run: &RunId, json: bool) -> Result<(), Failure> {
+fn print(store: &Store, session: &SessionId, run: &RunId, json: bool, complaints: &Complaints) -> Result<(), Failure> {
     let mut screen = Screen::default();
     for event in store.follow(session, run, After::Start)? {
         let event = event?;
@@ -190,7 +216,9 @@ fn print(store: &Store, session: &SessionId, run: &RunId, json: bool) -> Result<
             true => screen.answer(&format!("{}\n", event.line)),
             false => screen.show(&event.name, event.payload()),
         }
+        complaints.show(&mut screen);
     }
+    complaints.show(&mut screen);
     screen.end();
     Ok(())
 }

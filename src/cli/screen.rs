@@ -90,6 +90,11 @@ impl Screen {
         self.aside(&format!("{line}\n"));
     }
 
+    /// What a command printed on stderr.
+    pub(super) fn complaint(&mut self, text: &str) {
+        self.note(plain(text).trim_end());
+    }
+
     /// The end: every line is ended.
     pub(super) fn end(&mut self) {
         self.answer("");

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lastword::Options;
 use lastword::http::{Lasting, LogForm, ServeError, Server, ServerSettings, Tokens};
-use lastword::run::{DemoRunner, Drained, Supervisor};
+use lastword::run::{DemoRunner, Drained, OnStderr, StderrTail, Supervisor};
 use lastword::storage::{OnFinding, OpenFileShares, raise_open_files};
 use tokio::task::JoinHandle;
 use tracing_subscriber::EnvFilter;
@@ -18,6 +18,9 @@ use super::{Context, config, greet, output};
 
 /// How long tasks may take to let go when nobody waits for them any more.
 const PARTING: Duration = Duration::from_secs(1);
+
+/// Characters of a command's stderr that are logged, the last ones.
+const LOGGED_CHARS_MAX: usize = 2_000;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -138,6 +141,7 @@ pub(super) fn run(context: &Context, args: Args) -> Result<(), Failure> {
     options.connections_max = options.connections_max.min(shares.connections);
     options.reader_files_max = shares.readers;
     configured.options.command_files_max = shares.commands;
+    configured.options.on_stderr = Some(OnStderr::new(log_stderr));
     let durability = settings.durability.unwrap_or(Lasting::Buffered).into();
     let on_finding = OnFinding::new(|finding| tracing::error!(code = finding.code, "{}", finding.message));
     let on_finding = Some(on_finding);
@@ -237,6 +241,19 @@ fn print_config<'a>(
     let text = toml::to_string(settings).map_err(|cause| Failure::Usage(cause.to_string()))?;
     let runners = runners.collect::<Vec<_>>().join(", ");
     output::line(&format!("# runners: {runners}\ndefault_runner = {default:?}\n\n[server]\n{}", text.trim_end()))
+}
+
+/// Logs what a command of a failed attempt printed on stderr. That of others is in the run's details alone.
+fn log_stderr(tail: &StderrTail<'_>) {
+    let StderrTail { session, run, attempt, text, has_failed } = *tail;
+    if has_failed {
+        tracing::warn!(%session, %run, attempt, stderr = ?last_chars(text, LOGGED_CHARS_MAX), "a command failed");
+    }
+}
+
+fn last_chars(text: &str, chars_max: usize) -> &str {
+    let from = text.char_indices().rev().nth(chars_max.saturating_sub(1)).map_or(0, |(at, _)| at);
+    &text[from..]
 }
 
 fn log_to_stderr(settings: &ServerSettings) -> Result<(), Failure> {

@@ -15,6 +15,7 @@ use super::pulse::Pulse;
 use super::runner::{Failure, Finish, Outlet, Producing, Prompt, Runner, Said};
 use super::scribe::Scribe;
 use super::sleep::{sleep_or_stay, within};
+use super::stderr::StderrKeeper;
 use super::watchdog::{Budgets, Verdict, judge};
 use crate::awake::AwakeClock;
 use crate::model::{AGENT_SESSION_EVENT, AgentSession, Event};
@@ -49,14 +50,15 @@ pub(super) struct Around<'a> {
     pub(super) clock: &'a AwakeClock,
     pub(super) scribe: &'a Scribe,
     pub(super) groups: Groups,
+    pub(super) stderr: StderrKeeper,
 }
 
 impl<'a> Attempt<'a> {
     pub(super) fn begin(runner: &dyn Runner, prompt: Prompt, around: Around<'a>) -> Self {
         let (say, said) = mpsc::channel(SAID_MAX);
         let (stop, stopped) = watch::channel(false);
-        let Around { runner: name, budgets, clock, scribe, groups } = around;
-        let outlet = Outlet { said: say, stop: stopped, groups };
+        let Around { runner: name, budgets, clock, scribe, groups, stderr } = around;
+        let outlet = Outlet { said: say, stop: stopped, groups, stderr };
         let producing = Guarded::begin(runner, prompt, outlet);
         let pulse = Pulse::begin(clock.now());
         Attempt {

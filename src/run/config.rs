@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::backoff::Retries;
-use super::command::{CommandRunner, OutputForm};
+use super::command::{CommandRunner, InheritEnv, OutputForm};
 use super::demo::DemoRunner;
 #[cfg(feature = "openai")]
 use super::openai::{ApiKey, OpenAiRunner};
@@ -86,6 +86,7 @@ struct RunnerEntry {
     command: Option<Vec<String>>,
     cwd: Option<PathBuf>,
     env: Option<BTreeMap<String, String>>,
+    inherit_env: Option<Vec<String>>,
     output: Option<String>,
     stale_session_when: Option<Vec<String>>,
     base_url: Option<String>,
@@ -103,7 +104,7 @@ struct RunnerEntry {
 /// Which keys belong to which kind of runner.
 const KEYS: [(&str, &[&str]); 3] = [
     ("demo", &["pace_ms"]),
-    ("command", &["command", "cwd", "env", "output", "stale_session_when"]),
+    ("command", &["command", "cwd", "env", "inherit_env", "output", "stale_session_when"]),
     (
         "openai",
         &[
@@ -214,6 +215,7 @@ impl RunnerEntry {
             ("command", self.command.is_some()),
             ("cwd", self.cwd.is_some()),
             ("env", self.env.is_some()),
+            ("inherit_env", self.inherit_env.is_some()),
             ("output", self.output.is_some()),
             ("stale_session_when", self.stale_session_when.is_some()),
             ("base_url", self.base_url.is_some()),
@@ -249,8 +251,10 @@ impl RunnerEntry {
                 "`env` has {name:?}, which is no name that a shell hands on: use letters, digits and _"
             ));
         }
+        let inherit_env = InheritEnv::of(self.inherit_env.clone().unwrap_or_default());
         Ok(CommandRunner {
             command,
+            inherit_env: inherit_env.map_err(|bad| format!("`inherit_env`: {bad}"))?,
             folder: self.cwd.clone(),
             environment: self.env.clone().unwrap_or_default().into_iter().collect(),
             output,
@@ -306,6 +310,7 @@ mod tests {
             kind = "command"
             command = ["my-agent", "--stream"]
             env = { MODE = "chat" }
+            inherit_env = ["SSL_CERT_FILE", "AGENT_*"]
             idle_timeout_seconds = 0
             [runners.slow]
             kind = "demo"
@@ -342,6 +347,11 @@ mod tests {
         refused("[runners.a]\nkind = \"command\"", "`command` is missing");
         refused("[runners.a]\nkind = \"command\"\ncommand = [\"x\"]\noutput = \"json\"", "`output` is \"json\"");
         refused("[runners.a]\nkind = \"command\"\ncommand = [\"x\"]\nenv = { \"a.b\" = \"1\" }", "`env` has \"a.b\"");
+        let command = "[runners.a]\nkind = \"command\"\ncommand = [\"x\"]\n";
+        refused(&format!("{command}inherit_env = [\"A=B\"]"), "`inherit_env`: \"A=B\" names no variables");
+        refused(&format!("{command}inherit_env = [\"*\"]"), "the whole environment");
+        refused(&format!("{command}inherit_env = \"PATH\""), "line 4");
+        refused("[runners.a]\nkind = \"demo\"\ninherit_env = [\"A\"]", "`inherit_env` is not for the kind \"demo\"");
         refused("[runners.a]\nkind = \"demo\"\nmodel = \"m\"", "`model` is not for the kind \"demo\"");
     }
 

@@ -18,6 +18,13 @@ pub(super) enum AttemptEnd {
     Ended(Why),
 }
 
+impl AttemptEnd {
+    /// The wish that ended it, if one did.
+    pub(super) fn wish(&self) -> Option<Why> {
+        if let AttemptEnd::Ended(why) = self { Some(*why) } else { None }
+    }
+}
+
 /// What is known of a run's attempts so far.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Story {

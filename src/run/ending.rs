@@ -55,11 +55,7 @@ pub(super) fn run_is_ended(why: Why, attempt: u32) -> Event {
     match why {
         // Its journal refuses this, because it has ended or takes no more.
         Why::Elsewhere => Event::cancel(),
-        Why::Stop => {
-            let mut payload = Object::default();
-            payload.set_text("close_reason", "stopped_by_user");
-            event("cancel", &payload)
-        }
+        Why::Stop => Event::stopped_by_user(),
         Why::Shutdown => run_fails(
             attempt,
             &Failure::new(

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::backoff::Retries;
+use super::stderr::OnStderr;
 use super::watchdog::Budgets;
 use crate::clock::{Steady, SystemSteady};
 use crate::storage::{OpenFileShares, open_files_max};
@@ -119,6 +120,8 @@ pub struct RunOptions {
     pub command_files_max: usize,
     /// What silence is measured with.
     pub steady: Arc<dyn Steady>,
+    /// Called with what a command printed on stderr, when it has ended.
+    pub on_stderr: Option<OnStderr>,
 }
 
 impl Default for RunOptions {
@@ -130,6 +133,7 @@ impl Default for RunOptions {
             disk_patience: Duration::from_secs(60),
             command_files_max: OpenFileShares::of_library(open_files_max()).commands,
             steady: Arc::new(SystemSteady::default()),
+            on_stderr: None,
         }
     }
 }

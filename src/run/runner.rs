@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 
 use super::group::Groups;
+use super::stderr::StderrKeeper;
 use crate::model::{Context, Event, Object, RunId, SessionId};
 
 /// An attempt at an answer, at work.
@@ -76,6 +77,7 @@ pub struct Outlet {
     pub(super) said: mpsc::Sender<Said>,
     pub(super) stop: watch::Receiver<bool>,
     pub(super) groups: Groups,
+    pub(super) stderr: StderrKeeper,
 }
 
 impl Outlet {
@@ -104,6 +106,11 @@ impl Outlet {
             () = self.stopped() => Err(Refused),
             done = something => Ok(done),
         }
+    }
+
+    /// Where the end of a command's stderr is kept.
+    pub(super) fn stderr(&self) -> &StderrKeeper {
+        &self.stderr
     }
 
     /// Where process groups are noted before they go to work.

@@ -65,7 +65,7 @@ async fn elsewhere<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static)
 pub(super) enum Sealed {
     /// With these events.
     Now,
-    /// By an earlier try, or by somebody else.
+    /// With other events, or by an earlier call.
     Before,
 }
 
@@ -113,13 +113,19 @@ impl Scribe {
     /// Ends the run with these events, the last ones of its journal: durable, folded and saved when this returns.
     pub(super) async fn end(&self, events: Vec<Event>) -> Result<Sealed, StoreError> {
         let (patience, mut last_patience) = (Deadline::after(self.disk_patience), None);
+        let mut has_sealed = false;
         loop {
             if self.is_in_a_hurry() {
                 last_patience.get_or_insert_with(|| Deadline::after(LAST_PATIENCE));
             }
             let is_over = patience.is_over() || last_patience.is_some_and(Deadline::is_over);
+            let was_sealed = self.run.is_sealed();
             match self.try_end(events.clone()).await {
-                Err(error) if is_passing(&error) && !is_over => sleep(LOOK_FOR_ROOM_EVERY).await,
+                Err(error) if is_passing(&error) && !is_over => {
+                    has_sealed |= !was_sealed && self.run.is_sealed();
+                    sleep(LOOK_FOR_ROOM_EVERY).await;
+                }
+                Ok(Sealed::Before) if has_sealed => return Ok(Sealed::Now),
                 ended => return ended,
             }
         }

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 
 use super::attachments::{Stored, resolved};
 use super::attempt::{Around, Asked, Attempt, wish};
-use super::decide::{Next, Story, decide};
+use super::decide::{AttemptEnd, Next, Story, decide};
 use super::ending::{Why, agent_forgot, agent_is_new, attempt_begins, attempt_ends, run_fails, run_is_ended};
 use super::group::Groups;
 use super::options::RunOptions;
@@ -17,6 +17,7 @@ use super::runner::{Failure, Prompt};
 use super::runners::Named;
 use super::scribe::{Scribe, Sealed};
 use super::sleep::sleep;
+use super::stderr::StderrKeeper;
 use super::watchdog::Budgets;
 use crate::awake::AwakeClock;
 use crate::entropy::{Entropy, SystemEntropy};
@@ -91,6 +92,8 @@ impl RunReport {
 pub(super) struct Stage {
     /// How it ended, once it has.
     pub(super) end: Option<RunReport>,
+    /// Whether the event by which a stop ends a run ended it, and no other.
+    pub(super) is_ended_by_stop: bool,
     /// Whether its producer is gone too.
     pub(super) is_gone: bool,
 }
@@ -104,6 +107,7 @@ pub(super) struct Supervision {
     pub(super) clock: Arc<AwakeClock>,
     pub(super) scribe: Scribe,
     pub(super) groups: Groups,
+    pub(super) stderr: StderrKeeper,
     pub(super) asked: Asked,
     pub(super) stage: watch::Sender<Stage>,
 }
@@ -144,8 +148,9 @@ impl Supervision {
         let mut attempt = Attempt::begin(&*self.named.runner, prompt, self.around());
         let watched = attempt.watch(&mut asked).await;
         story.has_shown |= attempt.has_shown();
+        let wish = watched.as_ref().ok().and_then(AttemptEnd::wish);
         match watched.map(|end| decide(end, story, SystemEntropy.next(), &self.options.retries)) {
-            Ok(Next::End(events)) => self.end_with(attempt, events).await.map(|()| Chapter::Last),
+            Ok(Next::End(events)) => self.end_with(attempt, events, wish).await.map(|()| Chapter::Last),
             Ok(Next::Again { failure, pause, is_afresh }) => {
                 attempt.halt(self.options.stop_grace).await;
                 self.turn_page(story, failure, pause, is_afresh).await
@@ -159,11 +164,16 @@ impl Supervision {
 
     /// Ends the run and its producer. Neither waits for the other: the end is told when it is saved, and a disk that is full
     /// keeps no producer at work.
-    async fn end_with(&self, mut attempt: Attempt<'_>, events: Vec<Event>) -> Result<(), StoreError> {
+    async fn end_with(
+        &self,
+        mut attempt: Attempt<'_>,
+        events: Vec<Event>,
+        wish: Option<Why>,
+    ) -> Result<(), StoreError> {
         let written = attempt.write_rest().await;
         let end = async {
             written?;
-            self.end(events).await
+            self.end(events, wish).await
         };
         tokio::join!(end, attempt.halt(self.options.stop_grace)).0
     }
@@ -200,8 +210,15 @@ impl Supervision {
     }
 
     fn around(&self) -> Around<'_> {
-        let groups = self.groups.clone();
-        Around { runner: &self.named.name, budgets: self.budgets, clock: &self.clock, scribe: &self.scribe, groups }
+        let (groups, stderr) = (self.groups.clone(), self.stderr.clone());
+        Around {
+            runner: &self.named.name,
+            budgets: self.budgets,
+            clock: &self.clock,
+            scribe: &self.scribe,
+            groups,
+            stderr,
+        }
     }
 
     /// The conversation as it is now, with the turn that is to be answered at its end.
@@ -223,17 +240,21 @@ impl Supervision {
 
     /// Ends the run because somebody wants it to end.
     async fn end_because(&self, why: Why, attempt: u32) -> Result<Chapter, StoreError> {
-        self.end(vec![run_is_ended(why, attempt)]).await.map(|()| Chapter::Last)
+        self.end(vec![run_is_ended(why, attempt)], Some(why)).await.map(|()| Chapter::Last)
     }
 
-    /// Ends the run and says how. If somebody else was faster, it ended as they said.
-    async fn end(&self, events: Vec<Event>) -> Result<(), StoreError> {
+    /// Ends the run and reports how: by which wish, if there was one. If another caller was faster, it ended as that one said.
+    async fn end(&self, events: Vec<Event>, wish: Option<Why>) -> Result<(), StoreError> {
         let own = events.first().map_or_else(|| RunReport::of(&Event::done()), RunReport::of);
-        let end = match self.scribe.end(events).await? {
+        let sealed = self.scribe.end(events).await?;
+        let end = match sealed {
             Sealed::Now => own,
             Sealed::Before => self.end_in_journal().await?.unwrap_or(own),
         };
-        self.stage.send_modify(|stage| stage.end = Some(end));
+        self.stage.send_modify(|stage| {
+            stage.end = Some(end);
+            stage.is_ended_by_stop = sealed == Sealed::Now && wish == Some(Why::Stop);
+        });
         Ok(())
     }
 
@@ -288,15 +309,15 @@ fn end_in_journal(store: &Store, run: &Run) -> Result<Option<RunReport>, StoreEr
     Ok(end)
 }
 
-/// Notes a wish that a run should end. The first one counts, unless it was no wish but news.
-pub(super) fn ask(asked: &watch::Sender<Option<Why>>, why: Why) {
+/// Notes a wish that a run should end, and says whether it counts. The first one does, unless it was no wish but news.
+pub(super) fn ask(asked: &watch::Sender<Option<Why>>, why: Why) -> bool {
     asked.send_if_modified(|wish| {
         let is_new = wish.is_none() || (*wish == Some(Why::Elsewhere) && why != Why::Elsewhere);
         if is_new {
             *wish = Some(why);
         }
         is_new
-    });
+    })
 }
 
 #[cfg(test)]
@@ -305,7 +326,9 @@ mod tests {
 
     fn wish_after(asked: &[Why]) -> Option<Why> {
         let (sender, receiver) = watch::channel(None);
-        asked.iter().for_each(|why| ask(&sender, *why));
+        for why in asked {
+            ask(&sender, *why);
+        }
         *receiver.borrow()
     }
 
@@ -323,10 +346,9 @@ mod tests {
     #[test]
     fn a_wish_that_does_not_count_wakes_no_task() {
         let (sender, mut receiver) = watch::channel(None);
-        ask(&sender, Why::Stop);
+        assert!(ask(&sender, Why::Stop));
         receiver.mark_unchanged();
-        ask(&sender, Why::Shutdown);
-        ask(&sender, Why::Elsewhere);
+        assert!(!ask(&sender, Why::Stop) && !ask(&sender, Why::Shutdown) && !ask(&sender, Why::Elsewhere));
         assert!(!receiver.has_changed().unwrap());
     }
 }

@@ -13,6 +13,7 @@ use super::options::{BadBudget, BudgetSettings, RunOptions};
 use super::runners::{Named, Runners};
 use super::scribe::{Desk, Scribe};
 use super::sleep::{joined, sleep, within};
+use super::stderr::StderrKeeper;
 use super::supervise::{RunReport, Stage, Supervision, ask};
 use crate::awake::{AwakeClock, AwakeOptions};
 use crate::entropy::SystemEntropy;
@@ -204,17 +205,16 @@ impl Supervisor {
         joined(tokio::spawn(self.shared.clone().begin(session.clone(), turn, named))).await
     }
 
-    /// Stops a run, whoever produces it: one of ours, or a producer outside. It ends as stopped, what arrived is kept,
-    /// and nothing is added to it any more. `false` if it had ended before. Works before the first event, too.
+    /// Stops a run of a runner here or of a producer outside. It ends as stopped, what arrived is kept, and nothing is
+    /// added to it any more. Works before the first event, too. Of any number of calls at most one is answered with
+    /// `true`: the one that ended the run. For all others it had ended before.
     pub async fn stop(&self, session: &SessionId, run: &RunId) -> Result<bool, StoreError> {
         let at_work = self.shared.floor.lock().at_work.get(session).filter(|at_work| at_work.run == *run).cloned();
         if let Some(AtWork { asked, mut stage, .. }) = at_work {
-            let had_ended = stage.borrow().end.is_some();
-            ask(&asked, Why::Stop);
+            let is_first = ask(&asked, Why::Stop);
             match ended(&mut stage).await {
-                Some(report) if report.is_stopped() => return Ok(!had_ended),
+                Some(report) if !report.is_unwritten() => return Ok(is_first && stage.borrow().is_ended_by_stop),
                 // The journal may still have to be told, or know nothing of it.
-                Some(report) if !report.is_unwritten() => return Ok(false),
                 _ => {}
             }
         }
@@ -243,7 +243,9 @@ impl Supervisor {
         }
         let left: Vec<AtWork> = self.shared.floor.lock().at_work.values().cloned().collect();
         let cut = left.iter().filter(|at_work| at_work.stage.borrow().end.is_none()).count();
-        left.iter().for_each(|at_work| ask(&at_work.asked, Why::Shutdown));
+        for at_work in &left {
+            ask(&at_work.asked, Why::Shutdown);
+        }
         let _ = count.wait_for(|count| *count == 0).await;
         Drained { running, cut }
     }
@@ -301,7 +303,9 @@ impl Shared {
         let store = self.store.clone();
         let begun = self.desk.document(move || store.begin_run(&session, turn)).await?;
         let _ = handle.set(begun.clone());
-        begun.on_end(move || told.upgrade().iter().for_each(|asked| ask(asked, Why::Elsewhere)));
+        begun.on_end(move || {
+            told.upgrade().map(|asked| ask(&asked, Why::Elsewhere));
+        });
         let supervision = self.supervision(begun, named, wishes, stage);
         tokio::spawn(async move {
             let stage = supervision.run().await;
@@ -368,6 +372,7 @@ impl Shared {
             asked: asked.clone(),
         };
         let groups = self.groups.clone();
-        Supervision { store, named, budgets, options, clock, scribe, groups, asked, stage }
+        let stderr = StderrKeeper::of(&store, options.on_stderr.clone());
+        Supervision { store, named, budgets, options, clock, scribe, groups, stderr, asked, stage }
     }
 }

@@ -12,14 +12,12 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
 
 use super::output::Output;
 use super::{Answer, CommandRunner};
+use crate::limits::STDERR_BYTES_MAX;
 use crate::run::group::{GroupHold, Groups};
 use crate::run::process::{ExitWatch, TOKEN_VARIABLE};
 use crate::run::runner::{Failure, Outlet, Prompt, Refused};
 use crate::run::sleep::{Deadline, within};
 use crate::storage::is_no_descriptor;
-
-/// How much of stderr is kept.
-const STDERR_BYTES_MAX: usize = 8 * 1024;
 
 /// How long a command may take to end after it has said how its answer ends, and others to let go of its stdout after
 /// it has ended.
@@ -57,15 +55,6 @@ pub(super) struct ChildExit {
     pub(super) status: Option<ExitStatus>,
     /// The end of what it printed on stderr.
     pub(super) stderr: String,
-}
-
-impl ChildExit {
-    /// The last line of stderr, to be put behind a sentence.
-    pub(super) fn last_words(&self) -> String {
-        const CHARS_MAX: usize = 300;
-        let line = self.stderr.lines().rev().map(str::trim).find(|line| !line.is_empty());
-        line.map(|line| format!(": {}", line.chars().take(CHARS_MAX).collect::<String>())).unwrap_or_default()
-    }
 }
 
 /// What was heard of a child.
@@ -251,6 +240,7 @@ fn command(runner: &CommandRunner, prompt: &Prompt, token: &str) -> Command {
     if let Some(folder) = &runner.folder {
         command.current_dir(folder);
     }
+    command.env_clear().envs(runner.inherit_env.inherited());
     command.envs(runner.environment.iter().map(|(name, value)| (name, value)));
     command.env("LASTWORD_SESSION_ID", prompt.session.as_str()).env("LASTWORD_RUN_ID", prompt.run.as_str());
     command.env(TOKEN_VARIABLE, token);

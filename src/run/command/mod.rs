@@ -1,9 +1,10 @@
 //! A child process for every turn: the conversation on its stdin, events or text on its stdout.
 //!
-//! It gets a process group of its own, which ends with the turn. What it prints on stderr is kept in part, for whoever
-//! has to find out why it failed.
+//! It gets a process group of its own, which ends with the turn. The end of what it prints on stderr is kept in the run's details,
+//! and is in no event. Of this program's environment it is given a few variables and what its configuration names.
 
 mod child;
+mod environment;
 mod output;
 
 use std::fmt;
@@ -11,9 +12,10 @@ use std::path::PathBuf;
 use std::process::ExitStatus;
 
 use self::child::{Child, ChildExit};
+pub use self::environment::{BadInherit, InheritEnv};
 pub use self::output::OutputForm;
 use super::group::TERM_GRACE;
-use super::runner::{Failure, Finish, Outlet, Producing, Prompt, Retry, Runner};
+use super::runner::{Failure, Finish, Outlet, Producing, Prompt, Refused, Retry, Runner};
 use crate::model::{Event, Object, RunEnd, is_truthy};
 
 /// The exit code by which a command says that another attempt may fare better (`EX_TEMPFAIL`).
@@ -34,6 +36,8 @@ pub struct CommandRunner {
     pub folder: Option<PathBuf>,
     /// What is added to its environment.
     pub environment: Vec<(String, String)>,
+    /// What it is given of this process's environment beside `PATH`, `HOME` and the locale.
+    pub inherit_env: InheritEnv,
     /// How its output is understood.
     pub output: OutputForm,
     /// What its stderr holds if it does not know the agent session that it was told.
@@ -66,10 +70,25 @@ impl CommandRunner {
         let mut answer = Answer { is_asked_to_go_on: was_told, ..Answer::default() };
         let heard = outlet.unless_stopped(child.listen(input(&prompt), &outlet, &mut answer)).await;
         let ended = child.end(TERM_GRACE).await;
-        heard??;
-        child.say_rest(&outlet, &mut answer).await?;
-        outlet.say(exit_event(&ended)).await?;
-        answer.conclude(&self, &ended)
+        let is_stopped = !matches!(heard, Ok(Ok(())));
+        let end = match is_stopped {
+            true => Err(Refused.into()),
+            false => self.conclude(child, &outlet, answer, &ended).await,
+        };
+        outlet.stderr().keep(&prompt, &ended.stderr, end.is_err() && !is_stopped).await;
+        end
+    }
+
+    async fn conclude(
+        &self,
+        mut child: Child,
+        outlet: &Outlet,
+        mut answer: Answer,
+        ended: &ChildExit,
+    ) -> Result<Finish, Failure> {
+        child.say_rest(outlet, &mut answer).await?;
+        outlet.say(exit_event(ended)).await?;
+        answer.conclude(self, ended)
     }
 
     fn name(&self) -> &str {
@@ -163,7 +182,6 @@ fn declared_failure(event: &Event) -> Failure {
 
 fn exit_failure(runner: &CommandRunner, ended: &ChildExit) -> Failure {
     let name = runner.name();
-    let why = ended.last_words();
     let code = ended.status.and_then(|status| status.code());
     let (kind, what) = match code {
         Some(0) => ("empty_answer", format!("The command {name:?} ended without an answer")),
@@ -171,7 +189,12 @@ fn exit_failure(runner: &CommandRunner, ended: &ChildExit) -> Failure {
         Some(code) => ("command_failed", format!("The command {name:?} ended with exit code {code}")),
         None => ("command_killed", format!("The command {name:?} was ended by {}", signal_name(ended.status))),
     };
-    let failure = Failure::new(kind, format!("{what}{why}. Please try again, or look at its configuration."));
+    let where_to_look = match ended.stderr.trim().is_empty() {
+        true => "",
+        false => "; its stderr is in the run's details",
+    };
+    let message = format!("{what}{where_to_look}. Please try again, or look at its configuration.");
+    let failure = Failure::new(kind, message);
     let failure = failure.closed_by("exit");
     if code == Some(TRY_AGAIN) { failure.retryable() } else { failure }
 }
@@ -186,18 +209,11 @@ fn signal_name(status: Option<ExitStatus>) -> String {
 }
 
 fn noting_exit(failure: Failure, ended: &ChildExit) -> Failure {
-    let failure = failure.noting("exit_code", exit_code(ended));
-    if ended.stderr.is_empty() { failure } else { failure.noting("stderr_tail", quoted(&ended.stderr)) }
+    failure.noting("exit_code", exit_code(ended))
 }
 
 fn exit_code(ended: &ChildExit) -> String {
     ended.status.and_then(|status| status.code()).map_or("null".to_owned(), |code| code.to_string())
-}
-
-fn quoted(text: &str) -> String {
-    let mut out = String::new();
-    crate::model::quote(text, &mut out);
-    out
 }
 
 /// The event that keeps how the command ended.
@@ -207,6 +223,5 @@ fn exit_event(ended: &ChildExit) -> Event {
     if ended.status.is_some_and(|status| status.code().is_none()) {
         payload.set_text("ended_by", &signal_name(ended.status));
     }
-    payload.set_text("stderr_tail", &ended.stderr);
     Event::new("exit", &payload.to_json()).unwrap_or_else(|_| Event::token(""))
 }
