@@ -337,6 +337,7 @@ fn one_writes_and_any_number_read() {
         assert_eq!(reader.objects(&session("a"), ObjectKind::Branch).unwrap(), [key]);
         let noted = Continuation { after_seq: 1, order: 1 };
         assert!(matches!(reader.note_continuation(&session("a"), &run("r"), noted), Err(StorageError::ReadOnly)));
+        assert!(matches!(reader.keep_stderr(&session("a"), &run("r"), "x"), Err(StorageError::ReadOnly)));
         assert!(matches!(reader.note_renewal(&session("a"), &run("r"), 1.0), Err(StorageError::ReadOnly)));
         assert!(matches!(reader.forget_renewal(&session("a"), &run("r")), Err(StorageError::ReadOnly)));
         drop(writer);
@@ -563,6 +564,35 @@ fn numbers_do_not_repeat_if_a_record_is_damaged_as_well() {
         overwrite(&backend, &backend.root.join("_run_journal/a/_r.run"), b"garbage");
         backend.disk.remove_file(&backend.root.join("_run_order")).unwrap();
         assert!(backend.writer().next_order(0).unwrap() > 1 << 32, "{}", backend.name);
+    }
+}
+
+#[test]
+fn the_end_of_stderr_is_kept_for_runs_of_ours_that_are_there() {
+    for backend in backends() {
+        let storage = backend.writer();
+        let (a, r) = (session("a"), run("r"));
+        storage.keep_stderr(&a, &r, "too early").unwrap();
+        let order = storage.next_order(0).unwrap();
+        storage.create_journal(&a, &r, &Birth { order: Some(order), ..Birth::default() }).unwrap();
+        assert_eq!(storage.kept_stderr(&a, &r).unwrap(), None, "{}", backend.name);
+        for text in ["first", "last \u{1b}[1m \u{e9}\n"] {
+            storage.keep_stderr(&a, &r, text).unwrap();
+            assert_eq!(storage.kept_stderr(&a, &r).unwrap().as_deref(), Some(text), "{}", backend.name);
+        }
+        let noted = Continuation { after_seq: 3, order: storage.next_order(0).unwrap() };
+        storage.note_continuation(&a, &r, noted).unwrap();
+        storage.keep_stderr(&a, &r, "third").unwrap();
+        drop(storage);
+        let storage = backend.writer();
+        assert_eq!(storage.kept_stderr(&a, &r).unwrap().as_deref(), Some("third"), "{}", backend.name);
+        let birth = storage.birth(&a, &r).unwrap().unwrap();
+        assert_eq!(
+            (birth.order, birth.continued),
+            (Some(order), vec![noted]),
+            "{}: nothing else changed",
+            backend.name
+        );
     }
 }
 

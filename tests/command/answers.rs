@@ -2,7 +2,7 @@
 
 use lastword::UserTurn;
 use lastword::model::AttachmentId;
-use lastword::run::{BudgetSettings, CommandRunner, OutputForm};
+use lastword::run::{BudgetSettings, CommandRunner, InheritEnv, OutputForm};
 use serde_json::json;
 
 use crate::agent::{Agent, until};
@@ -63,6 +63,43 @@ async fn a_command_finds_its_folder_and_environment() {
         });
     let (run, _) = agent.house.answer("hi").await;
     assert_eq!(agent.house.rows()[1].1, format!("/\nchat {} {run}", agent.house.session));
+}
+
+/// The test runner gives this process variables of its own (`CARGO_..`): they stand for a server's keys.
+#[tokio::test]
+async fn a_command_is_given_no_variable_that_nobody_named() {
+    assert!(std::env::var_os("CARGO_PKG_NAME").is_some() && std::env::var_os("CARGO_MANIFEST_DIR").is_some());
+    let names = |printed: &str| -> Vec<String> {
+        let mut names: Vec<String> =
+            printed.lines().filter_map(|line| Some(line.split_once('=')?.0.to_owned())).collect();
+        names.sort();
+        names
+    };
+    let is_given = |name: &str| {
+        let is_needed = ["PATH", "HOME", "LANG", "LANGUAGE"].contains(&name) || name.starts_with("LC_");
+        is_needed || ["LASTWORD_SESSION_ID", "LASTWORD_RUN_ID", "LASTWORD_GROUP", "MODE"].contains(&name)
+    };
+    // What the shell itself sets.
+    let is_of_the_shell = |name: &str| ["PWD", "OLDPWD", "SHLVL", "_"].contains(&name);
+    let run = async |inherit: &[&str]| {
+        let agent = Agent::made(BudgetSettings::default(), "env > $0/env; echo hi", |runner| CommandRunner {
+            environment: vec![("MODE".to_owned(), "chat".to_owned())],
+            inherit_env: InheritEnv::of(inherit.iter().copied()).unwrap(),
+            ..runner
+        });
+        assert!(agent.house.answer("hi").await.1.is_completed());
+        names(&agent.written("env"))
+    };
+    let given = run(&[]).await;
+    let odd: Vec<_> = given.iter().filter(|name| !is_given(name) && !is_of_the_shell(name)).collect();
+    assert!(odd.is_empty(), "{odd:?}");
+    for name in ["PATH", "MODE", "LASTWORD_SESSION_ID", "LASTWORD_RUN_ID"] {
+        assert!(given.iter().any(|known| known == name), "{name}: {given:?}");
+    }
+    let given = run(&["CARGO_PKG_NAME", "CARGO_MANIFEST_*"]).await;
+    let more: Vec<_> = given.iter().filter(|name| name.starts_with("CARGO")).collect();
+    assert!(more.iter().all(|name| *name == "CARGO_PKG_NAME" || name.starts_with("CARGO_MANIFEST_")), "{more:?}");
+    assert!(more.len() >= 2, "{more:?}");
 }
 
 #[tokio::test]

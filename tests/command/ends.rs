@@ -13,18 +13,30 @@ fn exit(agent: &Agent, run: &lastword::RunId) -> Object {
     Object::parse(exit.payload()).unwrap()
 }
 
+/// What is kept of the stderr of a run's commands.
+fn stderr(agent: &Agent, run: &lastword::RunId) -> String {
+    agent.house.store.stderr_tail(&agent.house.session, run).unwrap().unwrap_or_default()
+}
+
+fn journal(agent: &Agent, run: &lastword::RunId) -> std::path::PathBuf {
+    agent.house.data().join(format!("_run_journal/{}/{run}.jsonl", agent.house.session))
+}
+
 #[tokio::test]
 async fn exit_code_and_the_end_of_stderr_are_kept() {
     let agent = Agent::new("echo half; echo 'first trouble' >&2; echo 'the disk is on fire' >&2; exit 7");
     let (run, end) = agent.house.answer("hi").await;
     let Some(RunFailure { kind, message }) = end.failure else { panic!("it did not fail") };
     assert_eq!(kind, "command_failed");
-    assert!(message.contains("exit code 7") && message.contains("the disk is on fire"), "{message}");
+    assert!(message.contains("exit code 7") && message.contains("its stderr is in the run's details"), "{message}");
     let (exit, last) = (exit(&agent, &run), agent.house.last_words(&run));
     assert_eq!((exit.get("exit_code"), last.get("exit_code")), (Some("7"), Some("7")));
-    let tail = "first trouble\nthe disk is on fire\n";
-    assert_eq!((exit.text("stderr_tail").unwrap(), last.text("stderr_tail").unwrap()), (tail.into(), tail.into()));
+    assert_eq!(stderr(&agent, &run), "first trouble\nthe disk is on fire\n");
     assert_eq!(last.text("close_reason").unwrap(), "exit");
+    let journal = std::fs::read_to_string(journal(&agent, &run)).unwrap();
+    let document = format!("{:?}", agent.house.transcript().messages().collect::<Vec<_>>());
+    assert!(!journal.contains("trouble") && !journal.contains("fire") && !journal.contains("stderr_tail"), "{journal}");
+    assert!(!document.contains("trouble") && !document.contains("fire"), "{document}");
     assert_eq!(agent.house.rows(), rows(&[("user", "hi"), ("assistant", "half"), ("notice", "command_failed")]));
 }
 
@@ -33,16 +45,46 @@ async fn complaints_of_a_command_that_succeeds_are_kept_too() {
     let agent = Agent::new("echo fine; echo 'deprecated' >&2");
     let (run, end) = agent.house.answer("hi").await;
     assert!(end.is_completed(), "{end:?}");
-    assert_eq!(exit(&agent, &run).text("stderr_tail").unwrap(), "deprecated\n");
+    assert_eq!(stderr(&agent, &run), "deprecated\n");
 }
 
 #[tokio::test]
 async fn of_a_flood_on_stderr_the_end_is_kept() {
     let agent = Agent::new("head -c 3000000 /dev/zero | tr '\\000' y >&2; echo 'the end' >&2; exit 3");
     let (run, _) = agent.house.answer("hi").await;
-    let exit = exit(&agent, &run);
-    let tail = exit.text("stderr_tail").unwrap();
+    let tail = stderr(&agent, &run);
     assert!(tail.len() == 8 * 1024 && tail.ends_with("y\u{74}he end\n"), "{} bytes", tail.len());
+}
+
+#[tokio::test]
+async fn stderr_of_all_attempts_is_kept() {
+    let script =
+        "echo x >> $0/starts; n=$(wc -l < $0/starts); echo \"trouble $n\" >&2; [ $n -ge 2 ] || exit 75; echo fine";
+    let agent = Agent::new(script);
+    let (run, end) = agent.house.answer("hi").await;
+    assert!(end.is_completed(), "{end:?}");
+    assert_eq!(stderr(&agent, &run), "trouble 1\ntrouble 2\n");
+}
+
+#[tokio::test]
+async fn stderr_of_a_command_that_is_stopped_is_kept() {
+    let agent = Agent::new("echo why >&2; echo half; touch $0/said; sleep 600");
+    let mut started = agent.house.start("hi").await;
+    crate::agent::until("it has complained", || agent.folder.path().join("said").exists()).await;
+    assert!(agent.house.supervisor.stop(&agent.house.session, started.run()).await.unwrap());
+    started.gone().await;
+    assert_eq!(stderr(&agent, started.run()), "why\n");
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn the_record_that_holds_stderr_is_private() {
+    use std::os::unix::fs::PermissionsExt;
+    let agent = Agent::new("echo secret >&2; echo fine");
+    let (run, _) = agent.house.answer("hi").await;
+    let record = agent.house.data().join(format!("_run_journal/{}/_{run}.run", agent.house.session));
+    assert!(std::fs::read_to_string(&record).unwrap().contains("secret"));
+    assert_eq!(std::fs::metadata(&record).unwrap().permissions().mode() & 0o777, 0o600);
 }
 
 #[tokio::test]
@@ -188,7 +230,7 @@ async fn a_process_of_its_own_that_never_stops_complaining_does_not_keep_the_run
     let (run, end) = agent.house.answer("hi").await;
     assert!(end.is_completed(), "{end:?}");
     assert!(seconds_since(begin) < 20.0, "{} s", seconds_since(begin));
-    assert!(exit(&agent, &run).text("stderr_tail").unwrap().len() <= 8 * 1024);
+    assert!(stderr(&agent, &run).len() <= 8 * 1024);
     // It left the group, and is nobody's but this test's.
     let stray = agent.line("stray").await;
     let _ = std::process::Command::new("kill").args(["-9", &stray]).status();

@@ -1,4 +1,4 @@
-//! Numbers of runs, continuations and lease notes, interrupted at every operation: no number is given twice, a record is
+//! Numbers of runs, continuations, kept stderr and lease notes, interrupted at every operation: no number is given twice, a record is
 //! the old one or the new one, and a renewal that was acknowledged outlives the process.
 
 use std::sync::Arc;
@@ -117,6 +117,41 @@ fn a_record_is_the_old_one_or_the_new_one_after_a_crash_while_a_continuation_is_
         Ok(())
     };
     USUAL.crash_everywhere(&begin_numbered, &note);
+}
+
+/// What is kept of the stderr of the run `r`: the text that was acknowledged last, and one that was about to be.
+#[derive(Debug, Clone, Default)]
+struct Kept {
+    last: Option<String>,
+    next: Option<String>,
+}
+
+impl Memory for Kept {
+    fn check(&self, machine: &Machine, disk: &SimDisk, end: End, what: &str) {
+        let storage = storage(machine, disk).unwrap_or_else(|error| panic!("{what}: {error:?}"));
+        let kept = storage.kept_stderr(&id(), &run_id("r")).unwrap();
+        assert!(kept == self.last || self.next.is_some() && kept == self.next, "{what}: {kept:?}");
+        let birth = storage.birth(&id(), &run_id("r")).unwrap().unwrap_or_else(|| panic!("{what}: the record is gone"));
+        assert_eq!((birth.order, birth.takes_appends), (Some(1), !end.is_power()), "{what}");
+        assert_eq!(storage.journals(&id()).unwrap(), [run_id("r")], "{what}");
+    }
+}
+
+#[test]
+fn stderr_that_is_kept_is_the_old_or_the_new_text_after_a_crash_and_the_record_stays_whole() {
+    let begin = |disk: &SimDisk, _: &mut Kept| begin_numbered(disk, &mut Noted::default());
+    let keep = |disk: &SimDisk, kept: &mut Kept| {
+        let storage = storage(&USUAL, disk)?;
+        for text in ["the disk is on fire\n".repeat(40), "and the house\n".repeat(400)] {
+            kept.next = Some(text.clone());
+            storage.keep_stderr(&id(), &run_id("r"), &text)?;
+            kept.last = kept.next.take();
+        }
+        Ok(())
+    };
+    for machine in [USUAL, SMALL_PAGES] {
+        machine.crash_everywhere(&begin, &keep);
+    }
 }
 
 /// The renewals of the run `r`: the one that was acknowledged last, and one that was about to be.

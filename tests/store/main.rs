@@ -8,6 +8,7 @@ mod follow;
 mod meter;
 mod regenerate;
 mod replay;
+mod run_list;
 mod runs;
 mod sessions;
 mod together;
