@@ -46,6 +46,20 @@ echo laut >&2
     assert_eq!(stderr, "Meer?\n[map: wo ist es]\n[map answered: gefunden]\n");
 }
 
+/// What a command complains about belongs to those who run it, and to nobody who reads the conversation.
+#[test]
+fn the_stderr_of_a_command_that_fails_is_on_the_terminal_and_not_in_the_conversation() {
+    let scene = Scene::with_agent("token Ans; printf 'sehr \\033[31mlaut\\n' >&2; exit 7");
+    let output = scene.run_command(&[]).output().expect("lastword can be started");
+    let said = String::from_utf8(output.stderr).expect("it prints text");
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("sehr \u{fffd}[31mlaut\n") && said.contains("its stderr is in the run's details"), "{said}");
+    let shown = scene.data.must(&["show", SESSION, "--json"]).lines.concat();
+    let events = scene.data.must(&["tail", SESSION, RUN]).lines.concat();
+    assert!(events.contains("\"exit_code\":7"), "{events}");
+    assert!(!shown.contains("laut") && !events.contains("laut"), "{shown}\n{events}");
+}
+
 #[test]
 fn the_last_line_of_an_answer_is_ended() {
     assert_eq!(printed("token Ans").0, "Ans\n");

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use lastword::client::Client;
+use lastword::client::{Client, NewRun};
 use lastword::{RunId, SessionId};
 
 use crate::dice::Dice;
@@ -110,6 +110,34 @@ fn an_answer_that_the_servers_death_cut_is_seen_whole_up_to_there_and_ends_soon(
 #[test]
 fn the_next_turn_can_be_begun_as_soon_as_the_server_is_back() {
     check(2, true);
+}
+
+/// Also a key in the server's own environment does not get to its commands, and so not into its log.
+#[test]
+fn the_server_logs_the_stderr_of_a_command_that_fails_with_the_run_and_gives_it_none_of_its_keys() {
+    let data = crate::data::Data::nowhere();
+    data.must(&["new", "--id", SESSION]);
+    let config = data.root().join("_lastword.toml");
+    let script = "printf 'laut \\033[31m'>&2; env >&2; exit 7";
+    let text = format!("[runners.agent]\nkind = \"command\"\ncommand = [\"/bin/sh\", \"-c\", {script:?}]\n");
+    std::fs::write(&config, text).expect("the data can be written");
+    let mut host = Host::on(data, &["--log", "warn"]).with("SOME_API_KEY", "sk-4711");
+    host.revive();
+    let (runtime, client) = (runtime(), host.client());
+    let (session, run) = (session_id(SESSION), run_id("r1"));
+    let asked = NewRun { runner: Some("agent".to_owned()), ..demo(&run, MESSAGE) };
+    runtime.block_on(begin(&client, &session, &asked));
+    let seen = watch_run(client.clone(), session.clone(), run.clone());
+    runtime.block_on(in_time("the end is told", END_WITHIN, seen));
+    let log = host.stop().stderr;
+    let warned = log.lines().find(|line| line.contains("a command failed")).unwrap_or_else(|| panic!("{log}"));
+    assert!(warned.contains("WARN") && warned.contains("run=r1") && warned.contains("laut"), "{log}");
+    assert!(!log.contains('\u{1b}'), "nothing that a terminal obeys: {log}");
+    assert!(!log.contains("4711"), "{log}");
+    let kept = std::fs::read_to_string(host.data.root().join(format!("_run_journal/{SESSION}/_r1.run")));
+    let kept = kept.expect("the record can be read");
+    assert!(kept.contains("laut") && kept.contains("LASTWORD_RUN_ID=r1") && !kept.contains("4711"), "{kept}");
+    check_directory(&host.data);
 }
 
 #[test]
