@@ -6,6 +6,7 @@ use tokio::sync::{Mutex, MutexGuard, Semaphore, watch};
 
 use super::blocking_pool::BlockingPool;
 use super::chat::LeftOutRuns;
+use super::door::Door;
 use super::error::ApiError;
 use super::metrics::Metrics;
 use super::options::ServerOptions;
@@ -24,6 +25,8 @@ pub(super) struct App {
     pub(super) store: Store,
     pub(super) supervisor: Supervisor,
     pub(super) options: ServerOptions,
+    /// Who may use the server.
+    pub(super) door: Door,
     pub(super) blocking: Arc<BlockingPool>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) hub: Arc<Hub>,
@@ -53,9 +56,10 @@ impl App {
     pub(super) fn new(
         store: Store,
         supervisor: Supervisor,
-        options: ServerOptions,
+        mut options: ServerOptions,
         closing: watch::Receiver<bool>,
     ) -> SharedApp {
+        let door = Door::new(std::mem::take(&mut options.tokens));
         let (blocking, metrics) = (Arc::new(BlockingPool::default()), Arc::new(Metrics::default()));
         let hub = Hub::new(&store, blocking.clone(), metrics.clone(), options.reader_files_max);
         let streams = Arc::new(Semaphore::new(options.connections_max - options.connections_max / 8));
@@ -66,6 +70,7 @@ impl App {
             store,
             supervisor,
             options,
+            door,
             blocking,
             metrics,
             hub,

@@ -119,6 +119,11 @@ impl ApiError {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, TOO_MANY_STREAMS, message)
     }
 
+    pub(super) fn too_many_logins() -> Self {
+        let message = "there were too many wrong logins in this second: try again in a moment";
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "too_many_logins", message)
+    }
+
     /// Events were expected to get numbers that others have, or that are not there to be gone on from.
     pub(super) fn seq_conflict(expected: u64, last_seq: u64) -> Self {
         let message = format!(
@@ -259,6 +264,9 @@ impl IntoResponse for ApiError {
             }
             StatusCode::SERVICE_UNAVAILABLE | StatusCode::INSUFFICIENT_STORAGE => {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from_static("2"));
+            }
+            StatusCode::TOO_MANY_REQUESTS => {
+                headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
             }
             _ => {}
         }

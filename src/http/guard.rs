@@ -1,5 +1,4 @@
-//! Who is let in: the name that the server was called by, the page that calls, the token that it brings. And what every
-//! answer carries for the browser that shows it.
+//! Host and Origin checks, CORS, and the security headers of every response. Authentication is in `door`.
 
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -10,29 +9,30 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use super::app::{App, SharedApp};
+use super::door::{caller_of, names_own_origin};
 use super::error::{ApiError, accepts_json, as_plain_text};
 use super::request::text_of;
-use super::token::{Access, Caller};
-
-/// What may be looked at without a token: nothing in it belongs to anybody.
-const OPEN_PATHS: &[&str] =
-    &["/", "/page.js", "/page.css", "/icon.svg", "/client/chat-transport.ts", "/healthz", "/readyz", "/openapi.json"];
+use super::token::Caller;
+use crate::clock::{Clock, SystemClock};
 
 const CONTENT_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
-                              img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+                              img-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 
 /// Headers that every answer has.
 const ALWAYS: &[(&str, &str)] = &[
     ("content-security-policy", CONTENT_POLICY),
     ("x-content-type-options", "nosniff"),
     ("x-frame-options", "DENY"),
-    ("referrer-policy", "no-referrer"),
+    // Without one, a browser would say of the page's login form that it comes from nowhere (`Origin: null`).
+    ("referrer-policy", "same-origin"),
     ("cross-origin-resource-policy", "same-origin"),
     ("cross-origin-opener-policy", "same-origin"),
 ];
 
 const ALLOWED_METHODS: &str = "GET, HEAD, POST, PATCH, DELETE";
-const ALLOWED_HEADERS: &str = "authorization, content-type, if-match, if-none-match, last-event-id, x-request-id";
+/// The SDKs of other languages send `user-agent` from browsers, too.
+const ALLOWED_HEADERS: &str =
+    "authorization, content-type, if-match, if-none-match, last-event-id, user-agent, x-request-id";
 const EXPOSED_HEADERS: &str =
     "etag, lastword-error, lastword-live-run, lastword-run, lastword-run-state, location, retry-after, x-request-id";
 const PREFLIGHT_SECONDS: &str = "600";
@@ -71,7 +71,7 @@ fn check(app: &App, request: &Request, is_configured_origin: bool) -> Result<Cal
     if is_preflight(request, is_configured_origin) {
         return Ok(Caller::STRANGER);
     }
-    check_token(app, request)
+    caller_of(&app.door.tokens(), request, SystemClock.now())
 }
 
 fn forbidden(message: &str) -> ApiError {
@@ -116,38 +116,14 @@ fn check_origin(request: &Request, is_configured: bool) -> Result<(), ApiError> 
     if site == Some(b"cross-site") && !is_navigation {
         return Err(refusal());
     }
-    let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
-    let host = text_of(headers, &header::HOST).unwrap_or_default();
-    let origin = origin.to_str().unwrap_or_default();
-    let named = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
-    match named.is_some_and(|named| named.eq_ignore_ascii_case(host)) {
+    // A form of a page without a referrer policy of its own has the origin `null`; the browser knows better.
+    if site == Some(b"same-origin") || !headers.contains_key(header::ORIGIN) {
+        return Ok(());
+    }
+    match names_own_origin(headers) {
         true => Ok(()),
         false => Err(refusal()),
     }
-}
-
-fn check_token(app: &App, request: &Request) -> Result<Caller, ApiError> {
-    if app.options.tokens.is_empty() {
-        return Ok(Caller::ANYONE);
-    }
-    if OPEN_PATHS.contains(&request.uri().path()) {
-        return Ok(Caller::STRANGER);
-    }
-    let given = text_of(request.headers(), &header::AUTHORIZATION).and_then(bearer).unwrap_or_default();
-    let is_reading = matches!(*request.method(), Method::GET | Method::HEAD);
-    match app.options.tokens.caller(given) {
-        Some(caller) if caller.access == Access::Write || is_reading => Ok(caller),
-        Some(_) => Err(forbidden("this token may only read: use one that may write")),
-        None => {
-            let message = "a token is needed: send `Authorization: Bearer TOKEN` with one of the server's token file";
-            Err(ApiError::new(StatusCode::UNAUTHORIZED, "unauthorized", message))
-        }
-    }
-}
-
-fn bearer(authorization: &str) -> Option<&str> {
-    let (scheme, token) = authorization.split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
 }
 
 fn is_preflight(request: &Request, is_configured: bool) -> bool {

@@ -1,13 +1,14 @@
 //! The server: sessions and runs over HTTP, for any language and for browsers, resumable by anyone.
 //!
 //! Handlers are thin: what they do is done by the store, on threads that may block (`blocking_pool`). Streams never hold a thread
-//! while nothing happens (`stream`). Who is let in is decided in one place (`guard`), and what went wrong meets its
+//! while nothing happens (`stream`). Who is let in is decided in one place (`guard`, `door`), and what went wrong meets its
 //! status in one place (`error`). Nothing below knows HTTP.
 
 mod app;
 mod blocking_pool;
 mod chat;
 mod describe;
+mod door;
 mod error;
 mod guard;
 mod listen;

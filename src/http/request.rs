@@ -157,6 +157,11 @@ pub(super) fn expect_json(headers: &HeaderMap) -> Result<(), ApiError> {
     expect_type(headers, &["application/json"])
 }
 
+/// A body that is a form, or does not say what it is.
+pub(super) fn expect_form(headers: &HeaderMap) -> Result<(), ApiError> {
+    expect_type(headers, &["application/x-www-form-urlencoded"])
+}
+
 /// The media type that a request gives its body; nothing if it is none, or none is given.
 pub(super) fn media_type_of(headers: &HeaderMap) -> Option<String> {
     text_of(headers, &header::CONTENT_TYPE).and_then(super::chat::media_type)

@@ -5,6 +5,8 @@ use std::fmt;
 use hmac_sha256::Hash;
 use subtle::{Choice, ConstantTimeEq};
 
+use super::door::{KeyId, SigningKey};
+
 /// Characters of a token that nobody guesses. A shorter one is taken, and said to be one.
 const TOKEN_CHARS_SAFE: usize = 16;
 /// Characters of the longest.
@@ -24,6 +26,9 @@ pub enum Access {
 struct Token {
     secret: Box<str>,
     access: Access,
+    id: TokenId,
+    /// Signs the cookies and tickets of this token.
+    key: SigningKey,
 }
 
 /// Which token a request brought: a digest of it, the same after a restart of the server. Debug output hides it.
@@ -123,10 +128,34 @@ impl Tokens {
         Some(Caller { access, token: Some(TokenId::of(given)) })
     }
 
-    /// What somebody with this token may do. Takes as long whichever token it is, and if it is none.
+    /// What a token allows whose id is known; nothing if it was removed.
+    pub(super) fn access_of(&self, id: TokenId) -> Option<Access> {
+        let its = self.tokens.iter().filter(|token| token.id == id).map(|token| token.access);
+        its.reduce(|one, other| if one == Access::Write { one } else { other })
+    }
+
+    /// Whether a caller may still be served: its token is there, or no token is wanted.
+    pub(super) fn still_has(&self, caller: Caller) -> bool {
+        match caller.token {
+            Some(id) => self.tokens.iter().any(|token| token.id == id),
+            None => self.is_empty(),
+        }
+    }
+
+    /// The key that signs for a token.
+    pub(super) fn key_of(&self, id: TokenId) -> Option<&SigningKey> {
+        self.tokens.iter().find(|token| token.id == id).map(|token| &token.key)
+    }
+
+    /// The key that a signed value names, and the token that it belongs to.
+    pub(super) fn key_named(&self, name: KeyId) -> Option<(TokenId, &SigningKey)> {
+        self.tokens.iter().find(|token| token.key.id() == name).map(|token| (token.id, &token.key))
+    }
+
+    /// What a caller with this token may do. Takes as long whichever token it is, and if it is none.
     pub fn access(&self, given: &str) -> Option<Access> {
         let (mut may_read, mut may_write) = (Choice::from(0), Choice::from(0));
-        for Token { secret, access } in &self.tokens {
+        for Token { secret, access, .. } in &self.tokens {
             let is_it = secret.as_bytes().ct_eq(given.as_bytes());
             may_read |= is_it;
             may_write |= is_it & Choice::from(u8::from(*access == Access::Write));
@@ -149,7 +178,7 @@ fn parse_line(line: &str) -> Option<Token> {
     };
     let is_plain = secret.bytes().all(|byte| byte.is_ascii_graphic());
     let fits = secret.len() <= TOKEN_CHARS_MAX && is_plain;
-    fits.then(|| Token { secret: secret.into(), access })
+    fits.then(|| Token { secret: secret.into(), access, id: TokenId::of(secret), key: SigningKey::of(secret) })
 }
 
 #[cfg(test)]

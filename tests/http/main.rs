@@ -12,6 +12,7 @@ mod door;
 mod house;
 mod lists;
 mod long_poll;
+mod login;
 mod operations;
 mod producers;
 mod runs;

@@ -6,6 +6,7 @@ mod branches;
 mod chat;
 mod events;
 mod history;
+mod login;
 mod operations;
 mod page;
 mod run_list;
@@ -71,6 +72,8 @@ pub(super) fn router(app: &SharedApp) -> Router {
         .routes(routes!(attachments::read))
         .routes(routes!(branches::list))
         .routes(routes!(branches::restore))
+        .routes(routes!(login::login))
+        .routes(routes!(login::logout))
         .routes(routes!(operations::health))
         .routes(routes!(operations::readiness))
         .routes(routes!(operations::metrics))

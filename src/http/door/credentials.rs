@@ -1,0 +1,93 @@
+//! The credentials of a request, and who its caller is by them: a bearer token, or a login cookie.
+
+use axum::extract::Request;
+use axum::http::{HeaderMap, Method, StatusCode, header};
+
+use super::cookie::caller_by_cookie;
+use crate::clock::Timestamp;
+use crate::http::error::ApiError;
+use crate::http::request::text_of;
+use crate::http::token::{Access, Caller, Tokens};
+
+/// What may be used without a token: nothing in it belongs to a user.
+const OPEN_PATHS: &[&str] = &[
+    "/",
+    "/page.js",
+    "/page.css",
+    "/icon.svg",
+    "/client/chat-transport.ts",
+    "/healthz",
+    "/readyz",
+    "/openapi.json",
+    "/login",
+    "/logout",
+];
+
+/// Who sends a request, and whether that caller may send it.
+pub(in crate::http) fn caller_of(tokens: &Tokens, request: &Request, now: Timestamp) -> Result<Caller, ApiError> {
+    if tokens.is_empty() {
+        return Ok(Caller::ANYONE);
+    }
+    if OPEN_PATHS.contains(&request.uri().path()) {
+        return Ok(Caller::STRANGER);
+    }
+    let caller = known_caller(tokens, request, now)?;
+    match caller.access == Access::Write || is_reading(request) {
+        true => Ok(caller),
+        false => Err(forbidden("this token may only read: use one that may write")),
+    }
+}
+
+fn is_reading(request: &Request) -> bool {
+    matches!(*request.method(), Method::GET | Method::HEAD)
+}
+
+/// The caller by the first credential that decides: a bearer header always does.
+fn known_caller(tokens: &Tokens, request: &Request, now: Timestamp) -> Result<Caller, ApiError> {
+    let headers = request.headers();
+    if let Some(given) = text_of(headers, &header::AUTHORIZATION).and_then(bearer) {
+        return tokens.caller(given).ok_or_else(|| unauthorized(NO_SUCH_TOKEN));
+    }
+    match caller_by_cookie(tokens, headers, now) {
+        Some(caller) if is_reading(request) || is_own_page(headers) => Ok(caller),
+        Some(_) => Err(forbidden(FOREIGN_COOKIE)),
+        None => Err(unauthorized(NO_TOKEN)),
+    }
+}
+
+const NO_TOKEN: &str = "a token is needed: send `Authorization: Bearer TOKEN` with one of the server's token file, or log in on \
+                        the server's page";
+const NO_SUCH_TOKEN: &str =
+    "this token is not one of the server's token file: send another one as `Authorization: Bearer TOKEN`";
+const FOREIGN_COOKIE: &str = "a login cookie may change things only from the server's own page: send the token as \
+                              `Authorization: Bearer TOKEN` instead";
+
+fn unauthorized(message: &str) -> ApiError {
+    ApiError::new(StatusCode::UNAUTHORIZED, "unauthorized", message)
+}
+
+fn forbidden(message: &str) -> ApiError {
+    ApiError::new(StatusCode::FORBIDDEN, "forbidden", message)
+}
+
+fn bearer(authorization: &str) -> Option<&str> {
+    let (scheme, token) = authorization.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
+}
+
+/// Whether a request comes from a page of this server. A browser says so itself in `Sec-Fetch-Site`, which no page can
+/// change; one that does not send it names the page's origin, which must be the host that it called.
+fn is_own_page(headers: &HeaderMap) -> bool {
+    match headers.get("sec-fetch-site") {
+        Some(site) => site.as_bytes() == b"same-origin",
+        None => names_own_origin(headers),
+    }
+}
+
+/// Whether `Origin` names the host that was called.
+pub(in crate::http) fn names_own_origin(headers: &HeaderMap) -> bool {
+    let host = text_of(headers, &header::HOST).unwrap_or_default();
+    let origin = text_of(headers, &header::ORIGIN).unwrap_or_default();
+    let named = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+    named.is_some_and(|named| !named.is_empty() && named.eq_ignore_ascii_case(host))
+}

@@ -1,0 +1,17 @@
+//! Authentication: bearer tokens, login cookies, tickets, and what happens to open streams when a token is removed.
+//!
+//! A cookie or a ticket never holds a token. It is signed with a key that is derived from one (`signed`), so that it
+//! survives a restart and ends with its token. `credentials` is the one place that turns a request into a [`Caller`].
+//!
+//! [`Caller`]: super::token::Caller
+
+mod budget;
+mod cookie;
+mod credentials;
+mod handle;
+mod signed;
+
+pub(super) use cookie::{cleared_cookie, login_cookie};
+pub(super) use credentials::{caller_of, names_own_origin};
+pub(super) use handle::Door;
+pub(super) use signed::{KeyId, SigningKey};
