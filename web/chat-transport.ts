@@ -14,7 +14,8 @@ import type { ChatRequestOptions, ChatTransport, UIMessage, UIMessageChunk } fro
 type Resolvable<T> = T | PromiseLike<T> | (() => T | PromiseLike<T>);
 
 export interface LastwordChatTransportOptions {
-  /** Where the chat is served: `/api/chat` at the page's own origin unless said. The server's address alone will do. */
+  /** Where the chat is served: `/api/chat` at the page's own origin unless said. The server's address alone will do, with
+   * its base path if it has one: `https://example.org/chat`. */
   api?: string;
   /** A token of the server. It is sent as `Authorization: Bearer`. */
   token?: Resolvable<string | undefined>;
@@ -57,6 +58,8 @@ const RUN_HEADER = 'Lastword-Run';
 const LIVE_RUN_HEADER = 'Lastword-Live-Run';
 const ERROR_HEADER = 'Lastword-Error';
 const CHAT_PATH = '/api/chat';
+/** The path of a file of the server, after its base path. */
+const FILE_PATH = /^(?:\/[^/?#]+)*?(\/v1\/sessions\/[^/?#]+\/attachments\/[^/?#]+)$/;
 
 const STOP_ATTEMPTS_MAX = 3;
 const STOP_PAUSE_MS = 500;
@@ -285,10 +288,11 @@ export class LastwordChatTransport<UI_MESSAGE extends UIMessage = UIMessage> imp
     });
   }
 
-  /** The server gives the addresses of its files without its own. */
+  /** The server gives the addresses of its files without its own, and with its base path if it has one. */
   #complete<PART extends { type: string }>(part: PART): PART {
     const file = part as { type: string; url?: unknown };
-    if (file.type === 'file' && typeof file.url === 'string' && file.url.startsWith('/v1/')) file.url = this.#base + file.url;
+    const path = file.type === 'file' && typeof file.url === 'string' ? FILE_PATH.exec(file.url)?.[1] : undefined;
+    if (path !== undefined) file.url = this.#base + path;
     return part;
   }
 }

@@ -1,24 +1,66 @@
-//! The file that configures runners: which one it is, and what is wrong with it.
+//! The files that a person writes for the command line: the configuration and the token file. Who may write them, and what
+//! is wrong with them.
 
+use std::fs::{File, Metadata};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, UNIX_EPOCH};
 
-use lastword::http::ServerSettings;
+use lastword::http::{ServerSettings, Tokens};
 use lastword::run::Config;
 
+use super::Context;
 use super::failure::Failure;
-use super::{Context, output};
 
 /// Where the configuration is looked for in a data directory, if no other place is named.
 const FILE_NAME: &str = "_lastword.toml";
+/// Bytes of a token file.
+const TOKEN_FILE_BYTES_MAX: u64 = 1024 * 1024;
 
 /// The text of the configuration, and where it is; nothing if there is none and none was named.
 fn read(context: &Context, named: Option<&Path>) -> Result<(PathBuf, String), Failure> {
     let path = named.map_or_else(|| context.data.join(FILE_NAME), PathBuf::from);
-    match std::fs::read_to_string(&path) {
-        Ok(text) => Ok((path, text)),
-        Err(cause) if named.is_none() && cause.kind() == std::io::ErrorKind::NotFound => Ok((path, String::new())),
-        Err(cause) => Err(Failure::Usage(format!("could not read the configuration {}: {cause}", path.display()))),
+    let broken = |cause| Failure::Usage(format!("could not read the configuration {}: {cause}", path.display()));
+    let mut file = match File::open(&path) {
+        Ok(file) => file,
+        Err(cause) if named.is_none() && cause.kind() == io::ErrorKind::NotFound => return Ok((path, String::new())),
+        Err(cause) => return Err(broken(cause)),
+    };
+    // The file that was opened, and not one that has its name by now.
+    refuse_foreign(&path, &file.metadata().map_err(broken)?)?;
+    let mut text = String::new();
+    file.read_to_string(&mut text).map_err(broken)?;
+    Ok((path, text))
+}
+
+/// A configuration names programs that are started as this user, so that no other user may write it.
+#[cfg(unix)]
+fn refuse_foreign(path: &Path, file: &Metadata) -> Result<(), Failure> {
+    use std::os::unix::fs::{FileTypeExt, MetadataExt};
+    let (shown, mode, owner) = (path.display(), file.mode() & 0o7777, file.uid());
+    let own = rustix::process::geteuid().as_raw();
+    // /dev/null holds what it always holds.
+    if file.file_type().is_char_device() {
+        return Ok(());
     }
+    if owner != own && owner != 0 {
+        return Err(Failure::Usage(format!(
+            "the configuration {shown} is not used, because it belongs to user {owner}, who could have any program started \
+             as user {own}: check what is in it, then `chown {own} {shown}`"
+        )));
+    }
+    if mode & 0o022 != 0 {
+        return Err(Failure::Usage(format!(
+            "the configuration {shown} is not used, because other users may write it (mode {mode:03o}) and could have any \
+             program started as user {own}: check what is in it, then `chmod go-w {shown}`"
+        )));
+    }
+    Ok(())
+}
+
+#[cfg(not(unix))]
+fn refuse_foreign(_: &Path, _: &Metadata) -> Result<(), Failure> {
+    Ok(())
 }
 
 fn wrong(path: &Path, cause: &dyn std::error::Error) -> Failure {
@@ -37,18 +79,72 @@ pub(super) fn load_server(context: &Context, named: Option<&Path>) -> Result<Ser
     ServerSettings::parse(&text).map_err(|cause| wrong(&path, &cause))
 }
 
-/// The text of a file that holds secrets. Others who may read it are told of.
-pub(super) fn read_private(path: &Path) -> Result<String, Failure> {
-    let broken =
-        |cause: std::io::Error| Failure::Usage(format!("could not read the token file {}: {cause}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(broken)?;
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        let mode = std::fs::metadata(path).map_err(broken)?.permissions().mode();
-        if mode & 0o077 != 0 {
-            output::aside(&format!("others may read the token file {}: chmod 600 keeps them out", path.display()));
-        }
+/// The tokens of a file, and what its owner should know about it.
+#[derive(Default)]
+pub(super) struct ReadTokens {
+    pub(super) tokens: Tokens,
+    pub(super) warnings: Vec<String>,
+}
+
+/// Reads a token file. No message repeats what is in it.
+pub(super) fn read_tokens(path: &Path) -> Result<ReadTokens, String> {
+    let shown = path.display();
+    let broken = |cause: io::Error| format!("could not read the token file {shown}: {cause}");
+    let file = File::open(path).map_err(broken)?;
+    let others_may_read = is_open_to_others(&file.metadata().map_err(broken)?);
+    let mut text = String::new();
+    file.take(TOKEN_FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(broken)?;
+    if text.len() as u64 > TOKEN_FILE_BYTES_MAX {
+        return Err(format!(
+            "the token file {shown} has more than {TOKEN_FILE_BYTES_MAX} bytes: is it the right file?"
+        ));
     }
-    Ok(text)
+    let tokens = Tokens::parse(&text).map_err(|bad| format!("the token file {shown} cannot be used: {bad}"))?;
+    let readable = others_may_read.then(|| format!("others may read the token file {shown}: chmod 600 keeps them out"));
+    let guessable = tokens.are_guessable().then(|| {
+        "a token of the token file is short enough to be guessed: `openssl rand -hex 32` makes a better one".to_owned()
+    });
+    Ok(ReadTokens { tokens, warnings: readable.into_iter().chain(guessable).collect() })
+}
+
+#[cfg(unix)]
+fn is_open_to_others(file: &Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    file.mode() & 0o077 != 0
+}
+
+#[cfg(not(unix))]
+fn is_open_to_others(_: &Metadata) -> bool {
+    false
+}
+
+/// By what a changed file is known: which file it is, its size, and when it was written. None if it cannot be looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct FileState(Option<(u64, u64, u64, Option<Duration>)>);
+
+impl FileState {
+    #[cfg(test)]
+    pub(super) fn of_size(bytes: u64) -> Self {
+        FileState(Some((0, 0, bytes, None)))
+    }
+}
+
+/// Looks at a file, or at what a symbolic link leads to.
+pub(super) fn state_of(path: &Path) -> FileState {
+    FileState(std::fs::metadata(path).ok().map(|file| {
+        let (device, inode) = identity(&file);
+        let written = file.modified().ok().and_then(|moment| moment.duration_since(UNIX_EPOCH).ok());
+        (device, inode, file.len(), written)
+    }))
+}
+
+#[cfg(unix)]
+fn identity(file: &Metadata) -> (u64, u64) {
+    use std::os::unix::fs::MetadataExt;
+    (file.dev(), file.ino())
+}
+
+#[cfg(not(unix))]
+fn identity(_: &Metadata) -> (u64, u64) {
+    (0, 0)
 }

@@ -12,6 +12,7 @@ mod output;
 mod progress;
 mod remote;
 mod repair;
+mod rotation;
 mod run;
 mod screen;
 mod serve;

@@ -13,7 +13,8 @@ use tokio::task::JoinHandle;
 use tracing_subscriber::EnvFilter;
 
 use super::failure::{Failure, with_causes};
-use super::signals::Signals;
+use super::rotation::rotate;
+use super::signals::{Hangups, Signals};
 use super::{Context, config, greet, output};
 
 /// How long tasks may take to let go when nobody waits for them any more.
@@ -33,9 +34,13 @@ pub(super) struct Args {
     /// How long a reader that asks to wait for an event is kept waiting.
     #[arg(long, env = "LASTWORD_LONG_POLL_TIMEOUT_MS", value_name = "MS")]
     long_poll_timeout_ms: Option<u64>,
-    /// The file of tokens: one a line, `read-only` behind those that must not change anything.
+    /// The file of tokens: one a line, `read-only` after those that must not change anything. It is read again when it
+    /// changes, and on SIGHUP.
     #[arg(long, env = "LASTWORD_TOKEN_FILE", value_name = "FILE")]
     token_file: Option<PathBuf>,
+    /// The path under which a proxy offers the server, like /chat, whether the proxy takes it off or not.
+    #[arg(long, env = "LASTWORD_BASE_PATH", value_name = "PATH")]
+    base_path: Option<String>,
     /// A name by which the server may be called, beside localhost and addresses. May be given more than once.
     #[arg(long, env = "LASTWORD_ALLOW_HOSTS", value_name = "NAME", value_delimiter = ',')]
     allow_host: Option<Vec<String>>,
@@ -102,6 +107,7 @@ impl Args {
                 super::Lasting::Durable => Lasting::Durable,
             }),
             token_file: self.token_file.clone(),
+            base_path: self.base_path.clone(),
             allow_hosts: self.allow_host.clone(),
             allow_origins: self.allow_origin.clone(),
             body_bytes_max: self.body_bytes_max,
@@ -127,7 +133,8 @@ pub(super) fn run(context: &Context, args: Args) -> Result<(), Failure> {
     let mut configured = config::load(context, args.config.as_deref())?;
     let said = args.settings().or(config::load_server(context, args.config.as_deref())?);
     let settings = said.or(ServerSettings::usual());
-    let tokens = settings.token_file.as_deref().map(read_tokens).transpose()?.unwrap_or_default();
+    let (token_file, tokens) = settings.token_file.as_deref().map(read_tokens).transpose()?.unzip();
+    let tokens = tokens.unwrap_or_default();
     let mut options = settings.options(context.data.clone(), tokens).map_err(|bad| Failure::Usage(bad.to_string()))?;
     if args.print_config {
         return print_config(&settings, configured.runners.names(), configured.runners.default_name());
@@ -153,10 +160,20 @@ pub(super) fn run(context: &Context, args: Args) -> Result<(), Failure> {
     let served = runtime.block_on(async {
         let supervisor = Supervisor::new(store.clone(), configured.runners, configured.options)?;
         let server = Server::bind(store, supervisor.clone(), options).await?;
+        watch_tokens(token_file, &server)?;
         serve(context, server, supervisor).await
     });
     runtime.shutdown_timeout(PARTING);
     served
+}
+
+/// Reads the token file again when it changes. The task ends with the runtime.
+fn watch_tokens(file: Option<TokenFile>, server: &Server) -> Result<(), Failure> {
+    if let Some(TokenFile { path, state }) = file {
+        let (tokens, hangups) = (server.token_handle(), Hangups::listen()?);
+        tokio::spawn(async move { rotate(&path, state, tokens, hangups).await });
+    }
+    Ok(())
 }
 
 /// Serves until a signal asks it to end. A second one does not wait for runs, a third for nothing.
@@ -220,16 +237,17 @@ fn tell_systemd(states: &[sd_notify::NotifyState<'_>]) {
     let _ = sd_notify::notify(false, states);
 }
 
-fn read_tokens(path: &Path) -> Result<Tokens, Failure> {
-    let text = config::read_private(path)?;
-    let bad = |bad| Failure::Usage(format!("the token file {} cannot be used: {bad}", path.display()));
-    let tokens = Tokens::parse(&text).map_err(bad)?;
-    if tokens.are_guessable() {
-        output::aside(
-            "a token of the token file is short enough to be guessed: `openssl rand -hex 32` makes a better one",
-        );
-    }
-    Ok(tokens)
+/// A token file, and its state before it was read: a change since then is seen.
+struct TokenFile {
+    path: PathBuf,
+    state: config::FileState,
+}
+
+fn read_tokens(path: &Path) -> Result<(TokenFile, Tokens), Failure> {
+    let file = TokenFile { path: path.to_owned(), state: config::state_of(path) };
+    let read = config::read_tokens(path).map_err(Failure::Usage)?;
+    read.warnings.iter().for_each(|warning| output::aside(warning));
+    Ok((file, read.tokens))
 }
 
 /// All of it as the file would say it. Tokens are in a file of their own, and so are the keys of runners.

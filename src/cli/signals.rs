@@ -43,6 +43,40 @@ impl Signals {
     }
 }
 
+/// SIGHUP, for a server that reads files again on it. [`Signals`] only keeps it from ending the process.
+#[cfg(unix)]
+pub(super) struct Hangups(tokio::signal::unix::Signal);
+
+#[cfg(unix)]
+impl Hangups {
+    pub(super) fn listen() -> Result<Self, Failure> {
+        use tokio::signal::unix::{SignalKind, signal};
+        let broken = |cause: io::Error| Failure::Storage(format!("could not listen for signals: {cause}"));
+        signal(SignalKind::hangup()).map(Hangups).map_err(broken)
+    }
+
+    pub(super) async fn next(&mut self) {
+        if self.0.recv().await.is_none() {
+            std::future::pending().await
+        }
+    }
+}
+
+/// There is none.
+#[cfg(not(unix))]
+pub(super) struct Hangups;
+
+#[cfg(not(unix))]
+impl Hangups {
+    pub(super) fn listen() -> Result<Self, Failure> {
+        Ok(Hangups)
+    }
+
+    pub(super) async fn next(&mut self) {
+        std::future::pending().await
+    }
+}
+
 #[cfg(not(unix))]
 pub(super) struct Signals;
 

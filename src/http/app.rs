@@ -26,7 +26,7 @@ pub(super) struct App {
     pub(super) supervisor: Supervisor,
     pub(super) options: ServerOptions,
     /// Who may use the server.
-    pub(super) door: Door,
+    pub(super) door: Arc<Door>,
     pub(super) blocking: Arc<BlockingPool>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) hub: Arc<Hub>,
@@ -59,7 +59,7 @@ impl App {
         mut options: ServerOptions,
         closing: watch::Receiver<bool>,
     ) -> SharedApp {
-        let door = Door::new(std::mem::take(&mut options.tokens));
+        let door = Arc::new(Door::new(std::mem::take(&mut options.tokens)));
         let (blocking, metrics) = (Arc::new(BlockingPool::default()), Arc::new(Metrics::default()));
         let hub = Hub::new(&store, blocking.clone(), metrics.clone(), options.reader_files_max);
         let streams = Arc::new(Semaphore::new(options.connections_max - options.connections_max / 8));

@@ -119,6 +119,12 @@ impl ApiError {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, TOO_MANY_STREAMS, message)
     }
 
+    /// The token of a request was removed while the request waited.
+    pub(super) fn token_removed() -> Self {
+        let message = "the token of this request was removed from the server's token file: use another one";
+        Self::new(StatusCode::UNAUTHORIZED, "unauthorized", message)
+    }
+
     pub(super) fn too_many_logins() -> Self {
         let message = "there were too many wrong logins in this second: try again in a moment";
         Self::new(StatusCode::TOO_MANY_REQUESTS, "too_many_logins", message)

@@ -9,7 +9,8 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use super::app::{App, SharedApp};
-use super::door::{caller_of, names_own_origin};
+use super::base_path::BasePath;
+use super::door::{caller_of, ended_by_removal, names_own_origin, removed};
 use super::error::{ApiError, accepts_json, as_plain_text};
 use super::request::text_of;
 use super::token::Caller;
@@ -46,7 +47,8 @@ pub(super) async fn guard(State(app): State<SharedApp>, mut request: Request, ne
         Ok(_) if is_preflight(&request, is_configured) => preflight(),
         Ok(caller) => {
             request.extensions_mut().insert(caller);
-            next.run(request).await
+            let response = serve(&app, caller, request, next).await;
+            ended_by_removal(&app.door, caller, response)
         }
         Err(refusal) => refusal.into_response(),
     };
@@ -54,10 +56,23 @@ pub(super) async fn guard(State(app): State<SharedApp>, mut request: Request, ne
         response = as_plain_text(response, accepts_json);
     }
     protect(response.headers_mut());
+    put_base_path_first(response.headers_mut(), &app.options.base_path);
     if let Some(origin) = origin.filter(|_| is_configured) {
         share(response.headers_mut(), &origin);
     }
     response
+}
+
+/// Runs the route. A reader that waits is refused when its token is removed; what changes something is seen to its end.
+async fn serve(app: &App, caller: Caller, request: Request, next: Next) -> Response {
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        return next.run(request).await;
+    }
+    tokio::select! {
+        biased;
+        response = next.run(request) => response,
+        () = removed(&app.door, caller) => ApiError::token_removed().into_response(),
+    }
 }
 
 /// Whether a path is one of the AI SDK's.
@@ -67,8 +82,11 @@ fn is_chat(path: &str) -> bool {
 
 fn check(app: &App, request: &Request, is_configured_origin: bool) -> Result<Caller, ApiError> {
     check_host(app, request)?;
-    check_origin(request, is_configured_origin)?;
+    check_origin(app, request, is_configured_origin)?;
     if is_preflight(request, is_configured_origin) {
+        return Ok(Caller::STRANGER);
+    }
+    if app.options.base_path.is(request.uri().path()) {
         return Ok(Caller::STRANGER);
     }
     caller_of(&app.door.tokens(), request, SystemClock.now())
@@ -104,7 +122,7 @@ fn host_name(host: &str) -> &str {
 }
 
 /// A page of another site may neither read nor write, unless it is configured. A program sends no origin.
-fn check_origin(request: &Request, is_configured: bool) -> Result<(), ApiError> {
+fn check_origin(app: &App, request: &Request, is_configured: bool) -> Result<(), ApiError> {
     let headers = request.headers();
     let refusal =
         || forbidden("pages of other sites may not use this server: add theirs with --allow-origin if it should");
@@ -112,7 +130,8 @@ fn check_origin(request: &Request, is_configured: bool) -> Result<(), ApiError> 
     if is_configured {
         return Ok(());
     }
-    let is_navigation = request.method() == Method::GET && request.uri().path() == "/";
+    let path = request.uri().path();
+    let is_navigation = request.method() == Method::GET && (path == "/" || app.options.base_path.is(path));
     if site == Some(b"cross-site") && !is_navigation {
         return Err(refusal());
     }
@@ -147,6 +166,15 @@ fn protect(headers: &mut HeaderMap) {
         headers.entry(HeaderName::from_static(name)).or_insert(HeaderValue::from_static(value));
     }
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache"));
+}
+
+/// Routes name the server's own paths, and know nothing of a base path.
+fn put_base_path_first(headers: &mut HeaderMap, base: &BasePath) {
+    let own = headers.get(header::LOCATION).and_then(|location| location.to_str().ok());
+    let Some(own) = own.filter(|own| own.starts_with('/') && !base.as_str().is_empty()) else { return };
+    if let Ok(location) = HeaderValue::from_str(&format!("{base}{own}")) {
+        headers.insert(header::LOCATION, location);
+    }
 }
 
 /// Lets a page of this origin read the answer.

@@ -5,6 +5,7 @@
 //! status in one place (`error`). Nothing below knows HTTP.
 
 mod app;
+mod base_path;
 mod blocking_pool;
 mod chat;
 mod describe;
@@ -27,6 +28,8 @@ mod tests;
 mod time;
 mod token;
 
+pub use base_path::{BadBasePath, BasePath};
+pub use door::TokenHandle;
 pub use options::ServerOptions;
 pub use server::{ServeError, Server};
 pub use settings::{BadSetting, Lasting, LogForm, ServerSettings};

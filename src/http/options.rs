@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::base_path::BasePath;
 use super::token::Tokens;
 use crate::limits::LINE_BYTES_MAX;
 
@@ -16,6 +17,8 @@ pub struct ServerOptions {
     pub listen: SocketAddr,
     /// Who may do what. Without any token everybody may do everything, which only a loopback address is good for.
     pub tokens: Tokens,
+    /// The path under which a proxy offers it.
+    pub base_path: BasePath,
     /// Names by which it may be called, beside `localhost` and addresses.
     pub hosts: Vec<String>,
     /// Origins of pages of other servers that may use it from a browser.
@@ -51,6 +54,7 @@ impl Default for ServerOptions {
             data: PathBuf::from("lastword-data"),
             listen: SocketAddr::from(([127, 0, 0, 1], 4437)),
             tokens: Tokens::default(),
+            base_path: BasePath::default(),
             hosts: Vec::new(),
             origins: Vec::new(),
             body_bytes_max: 2 * LINE_BYTES_MAX,

@@ -9,6 +9,8 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use super::app::{App, SharedApp, Stage};
+use super::base_path::under;
+use super::door::TokenHandle;
 use super::listen::listen;
 use super::options::ServerOptions;
 use super::routes::router;
@@ -68,11 +70,26 @@ impl Server {
         self.listener.local_addr().unwrap_or(self.app.options.listen)
     }
 
+    /// Replaces the tokens while the server serves.
+    ///
+    /// ```no_run
+    /// # fn rotate(server: &lastword::http::Server) -> Result<(), lastword::http::BadTokens> {
+    /// use lastword::http::Tokens;
+    /// let tokens = server.token_handle();
+    /// tokens.replace(Tokens::parse("a-new-token-of-16-characters-or-more")?)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn token_handle(&self) -> TokenHandle {
+        TokenHandle::new(&self.app.door)
+    }
+
     /// Serves until it is asked to end. Then no new turns are begun, those that run get their time to end, followers see
     /// them to their end, and everybody is let go.
     pub async fn serve(self, asked_to_end: impl Future<Output = ()>) -> Drained {
         let Server { app, listener, closing } = self;
-        let listening = tokio::spawn(listen(listener, router(&app), app.clone(), closing.subscribe()));
+        let routes = under(&app.options.base_path, router(&app));
+        let listening = tokio::spawn(listen(listener, routes, app.clone(), closing.subscribe()));
         let sweeping = tokio::spawn(sweep(app.clone()));
         asked_to_end.await;
         tracing::info!("asked to end: no new turns are begun");

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::base_path::BasePath;
 use super::options::ServerOptions;
 use super::token::Tokens;
 use crate::limits::LEASE_SECONDS_MAX;
@@ -72,6 +73,8 @@ pub struct ServerSettings {
     pub durability: Option<Lasting>,
     /// The file of its tokens.
     pub token_file: Option<PathBuf>,
+    /// The path under which a proxy offers it.
+    pub base_path: Option<String>,
     /// Names by which it may be called.
     pub allow_hosts: Option<Vec<String>>,
     /// Origins of pages that may use it.
@@ -126,6 +129,7 @@ impl ServerSettings {
             listen: self.listen.or(other.listen),
             durability: self.durability.or(other.durability),
             token_file: self.token_file.or(other.token_file),
+            base_path: self.base_path.or(other.base_path),
             allow_hosts: self.allow_hosts.or(other.allow_hosts),
             allow_origins: self.allow_origins.or(other.allow_origins),
             body_bytes_max: self.body_bytes_max.or(other.body_bytes_max),
@@ -152,6 +156,7 @@ impl ServerSettings {
             listen: Some(usual.listen.to_string()),
             durability: Some(Lasting::Buffered),
             token_file: None,
+            base_path: Some(String::new()),
             allow_hosts: Some(Vec::new()),
             allow_origins: Some(Vec::new()),
             body_bytes_max: Some(usual.body_bytes_max as u64),
@@ -176,6 +181,7 @@ impl ServerSettings {
             data,
             listen: address(all.listen.as_deref().unwrap_or_default())?,
             tokens,
+            base_path: base_path(&all.base_path.unwrap_or_default())?,
             hosts: hosts(all.allow_hosts.unwrap_or_default())?,
             origins: origins(all.allow_origins.unwrap_or_default())?,
             body_bytes_max: count("body_bytes_max", all.body_bytes_max, 1024..=1 << 30)?,
@@ -200,6 +206,10 @@ fn bad(name: &'static str, value: impl ToString, rule: impl Into<String>) -> Bad
 fn address(text: &str) -> Result<SocketAddr, BadSetting> {
     let resolved = text.to_socket_addrs().ok().and_then(|mut addresses| addresses.next());
     resolved.ok_or_else(|| bad("listen", format!("{text:?}"), "give an address and a port, like 127.0.0.1:4437"))
+}
+
+fn base_path(text: &str) -> Result<BasePath, BadSetting> {
+    BasePath::parse(text).map_err(|rule| bad("base_path", format!("{text:?}"), rule.to_string()))
 }
 
 fn hosts(given: Vec<String>) -> Result<Vec<String>, BadSetting> {
@@ -281,6 +291,7 @@ mod tests {
             ("[server]\nconnections_max = 0", "connections_max is 0"),
             ("[server]\nallow_origins = [\"*\"]", "allow_origins is \"*\""),
             ("[server]\nallow_origins = [\"https://a.b:443\"]", "allow_origins is \"https://a.b:443\""),
+            ("[server]\nbase_path = \"/a/../b\"", "base_path is \"/a/../b\""),
             ("[server]\nallow_hosts = [\"a.b:80\"]", "allow_hosts is \"a.b:80\""),
             ("[server]\nheartbeat_seconds = nan", "heartbeat_seconds is NaN"),
         ] {

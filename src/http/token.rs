@@ -112,6 +112,11 @@ impl Tokens {
         }
     }
 
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.tokens.len()
+    }
+
     /// Whether everybody may do everything.
     pub fn is_empty(&self) -> bool {
         self.tokens.is_empty()
@@ -138,7 +143,8 @@ impl Tokens {
     pub(super) fn still_has(&self, caller: Caller) -> bool {
         match caller.token {
             Some(id) => self.tokens.iter().any(|token| token.id == id),
-            None => self.is_empty(),
+            // A stranger needs none.
+            None => caller.access == Access::Read || self.is_empty(),
         }
     }
 

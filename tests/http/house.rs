@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use lastword::http::{Server, ServerOptions};
+use lastword::http::{Server, ServerOptions, TokenHandle};
 use lastword::run::{Drained, RunOptions, Runners, Supervisor};
 use lastword::{Options, Store};
 use serde_json::{Value, json};
@@ -20,6 +20,7 @@ pub(crate) struct House {
     pub(crate) address: SocketAddr,
     pub(crate) store: Store,
     pub(crate) supervisor: Supervisor,
+    pub(crate) token_handle: TokenHandle,
     runtime: Option<Runtime>,
     serving: Option<(oneshot::Sender<()>, JoinHandle<Drained>)>,
     pub(crate) folder: TempDir,
@@ -56,9 +57,18 @@ impl House {
             (supervisor, server)
         });
         let address = server.address();
+        let token_handle = server.token_handle();
         let (ask, asked) = oneshot::channel();
         let serving = runtime.spawn(server.serve(async move { drop(asked.await) }));
-        House { address, store, supervisor, runtime: Some(runtime), serving: Some((ask, serving)), folder }
+        House {
+            address,
+            store,
+            supervisor,
+            token_handle,
+            runtime: Some(runtime),
+            serving: Some((ask, serving)),
+            folder,
+        }
     }
 
     pub(crate) fn data(&self) -> PathBuf {

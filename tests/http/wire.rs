@@ -188,6 +188,22 @@ impl Coming {
         std::iter::from_fn(|| self.event()).collect()
     }
 
+    /// Reads to the end. Whether the end was one: a stream that is broken off has none.
+    pub(crate) fn ends_completely(mut self) -> bool {
+        while let Ok(true) = self.try_read_more() {}
+        self.is_over
+    }
+
+    /// Reads a piece of a chunked body. `false` at its end, an error if the connection ends before that.
+    fn try_read_more(&mut self) -> std::io::Result<bool> {
+        let mut size = String::new();
+        self.reader.read_line(&mut size)?;
+        let wanted = usize::from_str_radix(size.trim(), 16).map_err(std::io::Error::other)?;
+        self.reader.read_exact(&mut vec![0; wanted + 2])?;
+        self.is_over = wanted == 0;
+        Ok(wanted > 0)
+    }
+
     /// What has come until a text is there.
     pub(crate) fn read_until(&mut self, text: &str) -> String {
         loop {

@@ -65,6 +65,12 @@ fn say_everything(address: &str) -> Vec<String> {
         (format!("GET /{WORD}?{WORD}={WORD}"), String::new()),
         (format!("GET /v1/sessions\r\nauthorization: Bearer {WORD}\r\ncookie: {WORD}={WORD}"), String::new()),
         (format!("GET /v1/sessions\r\norigin: http://{WORD}.example"), String::new()),
+        (format!("GET /v1/events/{WORD}?ticket={WORD}\r\ncookie: lastword={WORD}"), String::new()),
+        ("POST /login\r\ncontent-type: application/x-www-form-urlencoded".to_owned(), format!("token={WORD}")),
+        ("POST /login\r\ncontent-type: application/x-www-form-urlencoded".to_owned(), format!("{WORD}={WORD}")),
+        (json("POST /v1/tickets"), format!(r#"{{"path":"/v1/{WORD}"}}"#)),
+        (json("POST /v1/tickets"), format!(r#"{{"path":"{WORD}"}}"#)),
+        (json("POST /v1/tickets"), format!(r#"{{"{WORD}":"{WORD}"}}"#)),
         (
             format!("PATCH /v1/sessions/s\r\nif-match: \"{WORD}\"\r\ncontent-type: application/json"),
             format!(r#"{{"title":"{WORD}"}}"#),

@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 
-use super::ChunkWriter;
+use super::{ChunkWriter, FileAddresses};
+use crate::http::base_path::BasePath;
 use crate::http::stream::{Feed, Follower, Frame, Next, Piece, broken_off};
 use crate::model::{Fields, seconds_of};
 
@@ -16,8 +17,9 @@ pub(in crate::http) struct ChatFeed {
 }
 
 impl ChatFeed {
-    pub(in crate::http) fn new(follower: Follower) -> Self {
-        let writer = ChunkWriter::new(&follower.tail().session, &follower.tail().run);
+    pub(in crate::http) fn new(follower: Follower, base: &BasePath) -> Self {
+        let (session, run) = (&follower.tail().session, &follower.tail().run);
+        let writer = ChunkWriter::new(FileAddresses::of(base, session), run);
         ChatFeed { follower, writer, has_begun: false, is_over: false }
     }
 

@@ -217,6 +217,8 @@ mod tests {
         for url in [
             format!("lastword:sha256-{HASH}"),
             path.clone(),
+            format!("/chat{path}"),
+            format!("https://example.org/chat{path}"),
             format!("http://127.0.0.1:4437{path}"),
             format!("https://example.org/lastword{path}?ticket=x#y"),
         ] {

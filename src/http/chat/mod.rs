@@ -22,3 +22,4 @@ pub(super) use history::{HistoryView, Pending, ui_messages};
 pub(super) use left_out::LeftOutRuns;
 pub(super) use request::{ChatRequest, InvalidChat};
 pub(super) use turn::{ChatTurn, Known, RefusedTurn};
+pub(super) use value::FileAddresses;

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
+use crate::http::base_path::BasePath;
 use crate::model::{AttachmentId, Fields, Object, SessionId, is_truthy, python_text, quoted, text_of, trim};
 
 /// What is said of a tool that never answered.
@@ -62,11 +63,11 @@ pub(super) fn failure(result: Option<&str>, preview: &str) -> String {
 }
 
 /// A UI part with the addresses that a client of this session can fetch, and values that it takes.
-pub(super) fn part_for(session: &SessionId, part: &Object) -> Object {
+pub(super) fn part_for(files: &FileAddresses, part: &Object) -> Object {
     let mut shown_part = Object::default();
     for (key, value) in part.iter() {
         match key {
-            "url" => shown_part.set_text(key, &address(session, &text_of(value).unwrap_or_default())),
+            "url" => shown_part.set_text(key, &files.address(&text_of(value).unwrap_or_default())),
             "data" => shown_part.set(key, shown(value)),
             _ => shown_part.set(key, value),
         }
@@ -74,11 +75,21 @@ pub(super) fn part_for(session: &SessionId, part: &Object) -> Object {
     shown_part
 }
 
-/// Where a client fetches a file.
-pub(super) fn address(session: &SessionId, url: &str) -> String {
-    match AttachmentId::of_url(url) {
-        Some(attachment) => format!("/v1/sessions/{session}/attachments/{attachment}"),
-        None => url.to_owned(),
+/// Where a client fetches the files of a session.
+#[derive(Debug, Clone)]
+pub(in crate::http) struct FileAddresses(Box<str>);
+
+impl FileAddresses {
+    pub(in crate::http) fn of(base: &BasePath, session: &SessionId) -> Self {
+        FileAddresses(format!("{base}/v1/sessions/{session}/attachments/").into())
+    }
+
+    /// Where a client fetches a file.
+    pub(super) fn address(&self, url: &str) -> String {
+        match AttachmentId::of_url(url) {
+            Some(attachment) => format!("{}{attachment}", self.0),
+            None => url.to_owned(),
+        }
     }
 }
 

@@ -1,9 +1,10 @@
-//! The credentials of a request, and who its caller is by them: a bearer token, or a login cookie.
+//! The credentials of a request, and who its caller is by them: a bearer token, a ticket, or a login cookie.
 
 use axum::extract::Request;
 use axum::http::{HeaderMap, Method, StatusCode, header};
 
 use super::cookie::caller_by_cookie;
+use super::ticket::{caller_by_ticket, ticket_of};
 use crate::clock::Timestamp;
 use crate::http::error::ApiError;
 use crate::http::request::text_of;
@@ -23,6 +24,9 @@ const OPEN_PATHS: &[&str] = &[
     "/logout",
 ];
 
+/// The call that issues tickets: it changes nothing, so that a token that may only read may use it.
+const TICKETS_PATH: &str = "/v1/tickets";
+
 /// Who sends a request, and whether that caller may send it.
 pub(in crate::http) fn caller_of(tokens: &Tokens, request: &Request, now: Timestamp) -> Result<Caller, ApiError> {
     if tokens.is_empty() {
@@ -32,7 +36,8 @@ pub(in crate::http) fn caller_of(tokens: &Tokens, request: &Request, now: Timest
         return Ok(Caller::STRANGER);
     }
     let caller = known_caller(tokens, request, now)?;
-    match caller.access == Access::Write || is_reading(request) {
+    let changes = !is_reading(request) && request.uri().path() != TICKETS_PATH;
+    match caller.access == Access::Write || !changes {
         true => Ok(caller),
         false => Err(forbidden("this token may only read: use one that may write")),
     }
@@ -42,15 +47,21 @@ fn is_reading(request: &Request) -> bool {
     matches!(*request.method(), Method::GET | Method::HEAD)
 }
 
-/// The caller by the first credential that decides: a bearer header always does.
+/// The caller by the first credential that decides: a bearer header always does, a ticket and a cookie if they hold.
 fn known_caller(tokens: &Tokens, request: &Request, now: Timestamp) -> Result<Caller, ApiError> {
     let headers = request.headers();
     if let Some(given) = text_of(headers, &header::AUTHORIZATION).and_then(bearer) {
         return tokens.caller(given).ok_or_else(|| unauthorized(NO_SUCH_TOKEN));
     }
+    let ticket = ticket_of(request);
+    let by_ticket = ticket.as_ref().and_then(|ticket| caller_by_ticket(tokens, ticket, request.uri().path(), now));
+    if let Some(caller) = by_ticket {
+        return Ok(caller);
+    }
     match caller_by_cookie(tokens, headers, now) {
         Some(caller) if is_reading(request) || is_own_page(headers) => Ok(caller),
         Some(_) => Err(forbidden(FOREIGN_COOKIE)),
+        None if ticket.is_some() => Err(unauthorized(VOID_TICKET)),
         None => Err(unauthorized(NO_TOKEN)),
     }
 }
@@ -59,6 +70,8 @@ const NO_TOKEN: &str = "a token is needed: send `Authorization: Bearer TOKEN` wi
                         the server's page";
 const NO_SUCH_TOKEN: &str =
     "this token is not one of the server's token file: send another one as `Authorization: Bearer TOKEN`";
+const VOID_TICKET: &str = "this ticket does not hold: it has expired, is for another path, or its token was removed. Get another one \
+                           with POST /v1/tickets";
 const FOREIGN_COOKIE: &str = "a login cookie may change things only from the server's own page: send the token as \
                               `Authorization: Bearer TOKEN` instead";
 

@@ -9,9 +9,14 @@ mod budget;
 mod cookie;
 mod credentials;
 mod handle;
+mod removal;
 mod signed;
+mod ticket;
 
 pub(super) use cookie::{cleared_cookie, login_cookie};
 pub(super) use credentials::{caller_of, names_own_origin};
 pub(super) use handle::Door;
+pub use handle::TokenHandle;
+pub(super) use removal::{ended_by_removal, removed};
 pub(super) use signed::{KeyId, SigningKey};
+pub(super) use ticket::{PATH_RULE, TicketPath, issue};

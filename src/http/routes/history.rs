@@ -12,7 +12,7 @@ use utoipa::IntoParams;
 use super::sessions::missing;
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::http::app::SharedApp;
-use crate::http::chat::{ChatFeed, HistoryView, Pending, ui_messages};
+use crate::http::chat::{ChatFeed, FileAddresses, HistoryView, Pending, ui_messages};
 use crate::http::describe::{InSession, StreamEvent, UiMessage};
 use crate::http::error::{ApiError, ErrorBody};
 use crate::http::request::{Asked, OfSession};
@@ -70,7 +70,8 @@ pub(super) async fn messages(
     }
     let is_newest = asked.before.is_none();
     let (store, id) = (app.store.clone(), session.clone());
-    let history = app.blocking.document(move || read_history(&store, &id, &asked)).await??;
+    let files = FileAddresses::of(&app.options.base_path, &id);
+    let history = app.blocking.document(move || read_history(&store, &id, files, &asked)).await??;
     if let Some(run) = history.live.as_ref().filter(|_| is_newest) {
         app.left_out.note(&session, run);
     }
@@ -88,7 +89,12 @@ struct History {
     live: Option<RunId>,
 }
 
-fn read_history(store: &Store, session: &SessionId, asked: &HistoryAsked) -> Result<History, ApiError> {
+fn read_history(
+    store: &Store,
+    session: &SessionId,
+    files: FileAddresses,
+    asked: &HistoryAsked,
+) -> Result<History, ApiError> {
     let session = match store.get_session(session) {
         Err(StoreError::NotFound { .. }) => return Ok(History { json: "[]".to_owned(), live: None }),
         session => session.map_err(missing)?,
@@ -100,7 +106,7 @@ fn read_history(store: &Store, session: &SessionId, asked: &HistoryAsked) -> Res
     let pending = pending.map(|(turn, run)| Pending { run, turn, note: note.as_ref() });
     let live = streamed(store, session.id(), active.as_ref(), || just_interrupted(&session, SystemClock.now()))?;
     let large = |id: &AttachmentId| store.attachment_bytes(session.id(), id).ok().flatten();
-    let view = HistoryView { session: &session, pending, left_out: live.as_ref(), large: &large };
+    let view = HistoryView { session: &session, files: &files, pending, left_out: live.as_ref(), large: &large };
     let messages = ui_messages(&view, asked.before.as_deref(), asked.limit.map(|limit| limit as usize));
     Ok(History { json: format!("[{}]", messages.join(",")), live })
 }
@@ -148,7 +154,8 @@ pub(super) async fn stream(
     let (store, id, of) = (app.store.clone(), session.clone(), run.clone());
     let began_at = app.blocking.document(move || store.run_began_at(&id, &of)).await??;
     let follower = Follower::new(&app.hub, app.hub.tail(session, run), 0, Waits::ForMore);
-    let mut response = chunk_stream(ChatFeed::new(follower).with_began_at(began_at), &app.policy, count);
+    let mut response =
+        chunk_stream(ChatFeed::new(follower, &app.options.base_path).with_began_at(began_at), &app.policy, count);
     let run = HeaderValue::from_str(run.as_str()).ok();
     run.into_iter().for_each(|run| drop(response.headers_mut().insert(RUN, run)));
     Ok(response)

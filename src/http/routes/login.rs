@@ -61,8 +61,8 @@ pub(super) async fn login(State(app): State<SharedApp>, request: Request) -> Res
         (status = "4XX", description = "Refused.", body = ErrorBody),
     )
 )]
-pub(super) async fn logout(headers: HeaderMap) -> Response {
-    let cookie = cleared_cookie(cookie_path(), is_https(&headers));
+pub(super) async fn logout(State(app): State<SharedApp>, headers: HeaderMap) -> Response {
+    let cookie = cleared_cookie(app.options.base_path.cookie_path(), is_https(&headers));
     with_cookie(done(&headers, PAGE), Some(cookie))
 }
 
@@ -102,11 +102,7 @@ fn wrong_token() -> ApiError {
 }
 
 fn logged_in(app: &App, token: TokenId, headers: &HeaderMap) -> Option<String> {
-    login_cookie(&app.door.tokens(), token, cookie_path(), is_https(headers), SystemClock.now())
-}
-
-fn cookie_path() -> &'static str {
-    "/"
+    login_cookie(&app.door.tokens(), token, app.options.base_path.cookie_path(), is_https(headers), SystemClock.now())
 }
 
 /// Whether the page was loaded over TLS, which a proxy may have ended.

@@ -12,14 +12,15 @@ mod page;
 mod run_list;
 mod runners;
 mod runs;
+mod security;
 mod sessions;
+mod tickets;
 
 use axum::Router;
 use axum::http::StatusCode;
 use axum::middleware;
 use axum::response::IntoResponse;
-use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
-use utoipa::{Modify, OpenApi};
+use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -35,23 +36,9 @@ use super::log::log;
         description = "Sessions, runs and their streams of a crash-proof session store: the last word is never lost."
     ),
     components(schemas(ErrorBody)),
-    security(("token" = [])),
-    modifiers(&Protected)
+    security(("token" = []), ("cookie" = []))
 )]
 struct Described;
-
-/// A server that has a token file asks for one of its tokens.
-struct Protected;
-
-impl Modify for Protected {
-    fn modify(&self, described: &mut utoipa::openapi::OpenApi) {
-        let mut token = Http::new(HttpAuthScheme::Bearer);
-        token.description =
-            Some("One of the server's token file. A server without such a file asks for none.".to_owned());
-        let components = described.components.get_or_insert_default();
-        components.add_security_scheme("token", SecurityScheme::Http(token));
-    }
-}
 
 /// Everything that is served.
 pub(super) fn router(app: &SharedApp) -> Router {
@@ -72,6 +59,7 @@ pub(super) fn router(app: &SharedApp) -> Router {
         .routes(routes!(attachments::read))
         .routes(routes!(branches::list))
         .routes(routes!(branches::restore))
+        .routes(routes!(tickets::create))
         .routes(routes!(login::login))
         .routes(routes!(login::logout))
         .routes(routes!(operations::health))
@@ -80,9 +68,10 @@ pub(super) fn router(app: &SharedApp) -> Router {
         .routes(routes!(operations::check))
         .split_for_parts();
     attachments::describe(&mut described);
+    security::describe(&mut described, &app.options.base_path);
     let described = operations::Description::of(&described);
     router
-        .merge(page::router())
+        .merge(page::router(&app.options.base_path))
         .route("/openapi.json", axum::routing::get(move || async move { described.into_response() }))
         .fallback(|| async {
             ApiError::not_found("there is nothing under this path: /openapi.json tells what there is")

@@ -18,16 +18,16 @@ use calls::Calls;
 use ending::ClosingChunk;
 use part::{Kind, Part};
 
-use super::value::{given, part_for};
+use super::value::{FileAddresses, given, part_for};
 use crate::model::fold::ATTEMPT_EVENT;
-use crate::model::{Fields, RunEnd, RunId, SessionId, is_truthy, python_text, quote, trim, ui_part};
+use crate::model::{Fields, RunEnd, RunId, is_truthy, python_text, quote, trim, ui_part};
 
 /// Writes the chunks of one run's answer, which is one message of the UI.
 ///
 /// The same events give the same chunks, part ids and call ids included: a replay from the first event is the same message.
 #[derive(Debug)]
 pub(crate) struct ChunkWriter {
-    session: SessionId,
+    files: FileAddresses,
     message_id: Box<str>,
     stage: Stage,
     part: Option<Part>,
@@ -47,9 +47,9 @@ enum Stage {
 
 impl ChunkWriter {
     /// The message of a run. It has the run's id, by which a client that has a part of it already knows it again.
-    pub(crate) fn new(session: &SessionId, run: &RunId) -> Self {
+    pub(crate) fn new(files: FileAddresses, run: &RunId) -> Self {
         ChunkWriter {
-            session: session.clone(),
+            files,
             message_id: run.as_str().into(),
             stage: Stage::Before,
             part: None,
@@ -175,7 +175,7 @@ impl ChunkWriter {
     /// A file, a source or data. It neither ends nor divides a text, as in the transcript.
     fn add_ui_part(&mut self, name: &str, payload: &str, out: &mut Vec<u8>) {
         let Some(part) = ui_part(name, payload) else { return };
-        let part = part_for(&self.session, &part);
+        let part = part_for(&self.files, &part);
         let Some(kind) = part.text("type") else { return };
         let mut frame = Frame::open(out, &kind);
         // The packages do not read a file's name from a chunk.

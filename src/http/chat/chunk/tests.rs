@@ -6,6 +6,8 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::*;
+use crate::http::base_path::BasePath;
+use crate::model::SessionId;
 
 /// Every kind of event, and payloads that do not fit.
 pub(in super::super) const EVENTS: &[(&str, &str)] = &[
@@ -54,7 +56,10 @@ pub(in super::super) const EVENTS: &[(&str, &str)] = &[
 ];
 
 fn writer() -> ChunkWriter {
-    ChunkWriter::new(&SessionId::parse("s1").unwrap(), &RunId::parse("r1").unwrap())
+    ChunkWriter::new(
+        FileAddresses::of(&BasePath::default(), &SessionId::parse("s1").unwrap()),
+        &RunId::parse("r1").unwrap(),
+    )
 }
 
 pub(in super::super) fn stream(events: &[(&str, &str)]) -> String {

@@ -5,16 +5,16 @@ use serde_json::value::RawValue;
 use super::foreign::{self, Block};
 use super::message::Part;
 use crate::http::chat::chunk::{OURS, Usage, producers_metadata};
-use crate::http::chat::value::part_for;
-use crate::model::{Fields, Object, PARTS, Row, RunEnd, SessionId, marker, quoted, text_of, trim};
+use crate::http::chat::value::{FileAddresses, part_for};
+use crate::model::{Fields, Object, PARTS, Row, RunEnd, marker, quoted, text_of, trim};
 
 /// The parts that stand before the row's tool calls, and those after them.
-pub(super) fn parts_of(session: &SessionId, row: &Row) -> (Vec<Part>, Vec<Part>) {
+pub(super) fn parts_of(files: &FileAddresses, row: &Row) -> (Vec<Part>, Vec<Part>) {
     let mut words = Vec::new();
     if let Some(thought) = row.reasoning().filter(|thought| !trim(thought).is_empty()) {
         words.push(Part::Reasoning(thought.into_owned()));
     }
-    for block in foreign::blocks(session, row) {
+    for block in foreign::blocks(files, row) {
         match block {
             Block::Text(text) => words.push(Part::Text(text)),
             Block::Reasoning(text) => words.push(Part::Reasoning(text)),
@@ -24,8 +24,8 @@ pub(super) fn parts_of(session: &SessionId, row: &Row) -> (Vec<Part>, Vec<Part>)
     let list = row.fields().get(PARTS).and_then(|list| serde_json::from_str::<Vec<&RawValue>>(list).ok());
     let parts = list.unwrap_or_default().into_iter().filter_map(|part| Object::parse(part.get()));
     let is_part = |part: &Object| part.text("type").is_some_and(|kind| !kind.is_empty());
-    let files = parts.filter(is_part).map(|part| Part::Json(part_for(session, &part).to_json()));
-    (words, files.collect())
+    let after = parts.filter(is_part).map(|part| Part::Json(part_for(files, &part).to_json()));
+    (words, after.collect())
 }
 
 /// The metadata of an answer: its producer's, and what we know about its run.

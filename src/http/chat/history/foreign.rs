@@ -4,8 +4,8 @@
 use serde_json::value::RawValue;
 
 use super::message::Answer;
-use crate::http::chat::value::address;
-use crate::model::{Fields, Object, Row, SessionId, is_file_address, is_truthy, python_text, quoted, text_of, trim};
+use crate::http::chat::value::FileAddresses;
+use crate::model::{Fields, Object, Row, is_file_address, is_truthy, python_text, quoted, text_of, trim};
 
 /// A piece of a row's content.
 pub(super) enum Block {
@@ -32,15 +32,15 @@ pub(super) fn items(json: &str) -> Vec<&str> {
 }
 
 /// What a row says.
-pub(super) fn blocks(session: &SessionId, row: &Row) -> Vec<Block> {
+pub(super) fn blocks(files: &FileAddresses, row: &Row) -> Vec<Block> {
     let content = row.fields().get("content").unwrap_or("null");
-    let found = items(content).into_iter().filter_map(|item| block(session, item));
+    let found = items(content).into_iter().filter_map(|item| block(files, item));
     found
         .filter(|block| !matches!(block, Block::Text(text) | Block::Reasoning(text) if trim(text).is_empty()))
         .collect()
 }
 
-fn block(session: &SessionId, item: &str) -> Option<Block> {
+fn block(files: &FileAddresses, item: &str) -> Option<Block> {
     if !item.starts_with('{') {
         return Some(Block::Text(python_text(item).into_owned()));
     }
@@ -49,12 +49,12 @@ fn block(session: &SessionId, item: &str) -> Option<Block> {
     match fields.get("type").and_then(text_of).as_deref() {
         None | Some("" | "text" | "input_text" | "output_text") => text("text").map(Block::Text),
         Some("thinking" | "reasoning") => text("thinking").or_else(|| text("text")).map(Block::Reasoning),
-        _ => file_part(session, item).map(Block::File),
+        _ => file_part(files, item).map(Block::File),
     }
 }
 
 /// A file or a picture as a UI part, however it is spelt.
-pub(super) fn file_part(session: &SessionId, json: &str) -> Option<String> {
+pub(super) fn file_part(files: &FileAddresses, json: &str) -> Option<String> {
     let fields = Fields::parse(json)?;
     let text = |fields: &Fields<'_>, keys: &[&str]| {
         keys.iter().find_map(|key| fields.get(key).and_then(text_of)).map(|text| text.into_owned())
@@ -76,7 +76,7 @@ pub(super) fn file_part(session: &SessionId, json: &str) -> Option<String> {
     if let Some(name) = text(&fields, &["filename", "name"]) {
         part.set_text("filename", &name);
     }
-    part.set_text("url", &address(session, &url));
+    part.set_text("url", &files.address(&url));
     Some(part.to_json())
 }
 

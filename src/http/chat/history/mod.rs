@@ -17,6 +17,7 @@ use std::cell::Cell;
 use message::UiMessage;
 use transcript::Transcript;
 
+use super::value::FileAddresses;
 use crate::limits::HISTORY_LARGE_BYTES_MAX;
 use crate::model::fold::StoredValue;
 use crate::model::{AttachmentId, PendingTurn, RunId, Session, TurnNote};
@@ -27,6 +28,8 @@ use crate::recovery::place_of;
 pub(in crate::http) struct HistoryView<'a> {
     /// The session, after a full read.
     pub(in crate::http) session: &'a Session,
+    /// Where its files are fetched.
+    pub(in crate::http) files: &'a FileAddresses,
     /// The turn that is being answered.
     pub(in crate::http) pending: Option<Pending<'a>>,
     /// The run whose answer the chat stream shows instead.
@@ -62,7 +65,7 @@ pub(in crate::http) fn ui_messages(view: &HistoryView<'_>, before: Option<&str>,
 fn messages(view: &HistoryView<'_>) -> Vec<UiMessage> {
     let note = view.pending.and_then(|pending| pending.note);
     let end = note.and_then(|note| place_of(view.session, note));
-    let mut transcript = Transcript::new(view.session, view.left_out, end);
+    let mut transcript = Transcript::new(view, end);
     view.session.messages().enumerate().take(end.unwrap_or(usize::MAX)).for_each(|(at, row)| transcript.add(at, row));
     if let Some(pending) = &view.pending {
         transcript.add_pending(pending);

@@ -1,12 +1,15 @@
 //! Rows in, messages out; and that a reload shows what the chat stream showed, whatever the events were.
 
 use std::collections::HashMap;
+use std::sync::OnceLock;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::clock::Timestamp;
+use crate::http::base_path::BasePath;
+use crate::http::chat::FileAddresses;
 use crate::http::chat::chunk::tests::{EVENTS, stream};
 use crate::model::fold::{FoldEvent, Folder, Provenance};
 use crate::model::{BranchReason, List, ReplacedTurn, SessionId};
@@ -22,8 +25,14 @@ fn nothing_large(_: &AttachmentId) -> Option<Vec<u8>> {
     None
 }
 
+/// Every session of these tests has the same id.
+fn addresses() -> &'static FileAddresses {
+    static ADDRESSES: OnceLock<FileAddresses> = OnceLock::new();
+    ADDRESSES.get_or_init(|| FileAddresses::of(&BasePath::default(), &SessionId::parse("s1").unwrap()))
+}
+
 fn view(session: &Session) -> HistoryView<'_> {
-    HistoryView { session, pending: None, left_out: None, large: &nothing_large }
+    HistoryView { session, files: addresses(), pending: None, left_out: None, large: &nothing_large }
 }
 
 fn read(view: &HistoryView<'_>, before: Option<&str>, limit: Option<usize>) -> Vec<Value> {

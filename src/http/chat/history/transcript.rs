@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use super::HistoryView;
 use super::Pending;
 use super::answer::{about, parts_of, state_of_marker};
 use super::cards::Cards;
@@ -9,13 +10,14 @@ use super::foreign::{self, tool_results};
 use super::message::{Answer, Call, Part, UiMessage};
 use super::user::user_parts;
 use crate::http::chat::call_id::CallIds;
-use crate::http::chat::value::shown;
+use crate::http::chat::value::{FileAddresses, shown};
 use crate::model::message_id::{answer_id, user_message_id};
 use crate::model::{Fields, List, Object, Row, RunEnd, RunId, Session, is_truthy, normal_form};
 
 /// The messages so far.
 pub(super) struct Transcript<'a> {
     session: &'a Session,
+    files: &'a FileAddresses,
     left_out: Option<&'a RunId>,
     cards: Cards,
     messages: Vec<UiMessage>,
@@ -44,11 +46,12 @@ struct OpenCall {
 }
 
 impl<'a> Transcript<'a> {
-    pub(super) fn new(session: &'a Session, left_out: Option<&'a RunId>, end: Option<usize>) -> Self {
+    pub(super) fn new(view: &HistoryView<'a>, end: Option<usize>) -> Self {
         Transcript {
-            session,
-            left_out,
-            cards: Cards::of(session, end),
+            session: view.session,
+            files: view.files,
+            left_out: view.left_out,
+            cards: Cards::of(view.session, end),
             messages: Vec::new(),
             places: HashMap::new(),
             answers: HashMap::new(),
@@ -76,7 +79,7 @@ impl<'a> Transcript<'a> {
     /// A row of the user that only brings results is not a message.
     fn add_user(&mut self, index: usize, row: Row) {
         tool_results(&row).for_each(|(id, answer)| self.answer(&id, answer));
-        let parts = user_parts(self.session.id(), &row);
+        let parts = user_parts(self.files, &row);
         if parts.is_empty() && foreign::has_results(&row) {
             return;
         }
@@ -131,8 +134,7 @@ impl<'a> Transcript<'a> {
         note.run = note.run.take().or_else(|| row.run().map(|run| run.into_owned()).filter(|run| !run.is_empty()));
         let calls = foreign::calls(row);
         let has_own_calls = !calls.is_empty();
-        let session = self.session.id();
-        let (words, files) = parts_of(session, row);
+        let (words, files) = parts_of(self.files, row);
         self.messages[place].parts.extend(words);
         for call in calls {
             let part = self.messages[place].parts.len();
