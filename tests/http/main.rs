@@ -16,6 +16,7 @@ mod login;
 mod operations;
 mod producers;
 mod runs;
+mod proxied;
 mod rotation;
 mod sessions;
 mod slow;

@@ -26,6 +26,7 @@ mod own_runner;
 mod process;
 mod producers;
 mod random_moments;
+mod rotation;
 mod settings;
 mod signals;
 #[path = "../real/small_disk.rs"]

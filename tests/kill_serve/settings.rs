@@ -38,6 +38,8 @@ fn a_flag_wins_over_the_environment_and_the_environment_over_the_file() {
         ("listen", &[], &[], "\"127.0.0.1:3333\""),
         ("lease_seconds", &[], &variables, "33.0"),
         ("log", &[], &[("LASTWORD_LOG", "debug")], "\"debug\""),
+        ("base_path", &["--base-path", "/chat"], &[("LASTWORD_BASE_PATH", "/a")], "\"/chat\""),
+        ("base_path", &[], &[("LASTWORD_BASE_PATH", "/a")], "\"/a\""),
     ] {
         assert_eq!(printed(key, flags, variables, file), value, "{key} with {flags:?} and {variables:?}");
     }
@@ -67,6 +69,9 @@ fn a_value_that_cannot_be_used_is_refused_by_name() {
         (&["--lease-seconds", "0.5"][..], &[][..], "", &["lease_seconds", "0.5"][..]),
         (&["--listen", "nowhere"], &[], "", &["listen", "nowhere"]),
         (&["--connections-max", "0"], &[], "", &["connections_max", "0"]),
+        (&["--base-path", "/v1"], &[], "", &["base_path", "/v1", "/chat"]),
+        (&[], &[("LASTWORD_BASE_PATH", "chat")], "", &["base_path", "chat"]),
+        (&[], &[], "[server]\nbase_path = \"/a//b\"\n", &["base_path", "/a//b"]),
         (&["--allow-origin", "*"], &[], "", &["allow_origins", "*"]),
         (&["--log", "a=b=c"], &[], "", &["log", "a=b=c"]),
         (&["--retry-ms", "soon"], &[], "", &["--retry-ms", "soon"]),
@@ -85,4 +90,47 @@ fn a_value_that_cannot_be_used_is_refused_by_name() {
         assert!(words.iter().all(|word| ended.stderr.contains(word)), "{context}");
         assert_eq!(ended.lines, [] as [&str; 0], "{context}");
     }
+}
+
+#[test]
+fn a_configuration_that_other_users_may_write_is_refused_by_every_command_that_reads_it() {
+    use std::os::unix::fs::{PermissionsExt, chown};
+    const OTHER_USER: u32 = 12_345;
+    let data = Data::nowhere();
+    fs::create_dir_all(data.root()).expect("it can be created");
+    let (usual, named) = (data.root().join("_lastword.toml"), data.root().with_extension("toml"));
+    let path = named.to_str().expect("a path is text");
+    let commands: [(&std::path::Path, &[&str]); 4] = [
+        (&usual, &["serve", "--print-config"]),
+        (&usual, &["run", "s", "--message", "Hi"]),
+        (&named, &["serve", "--print-config", "--config", path]),
+        (&named, &["run", "s", "--message", "Hi", "--config", path]),
+    ];
+    let may_write = |file: &std::path::Path, mode: u32| {
+        fs::write(file, "").expect("it can be written");
+        fs::set_permissions(file, fs::Permissions::from_mode(mode)).expect("it is ours");
+    };
+    for (file, args) in commands {
+        for mode in [0o664, 0o602, 0o620, 0o666] {
+            may_write(file, mode);
+            let ended = data.ask(args);
+            assert_eq!(ended.code(), Some(2), "{args:?} {mode:o}: {}", ended.stderr);
+            let fix = format!("`chmod go-w {}`", file.display());
+            assert!(ended.stderr.contains(&fix) && ended.stderr.contains(&format!("{mode:o}")), "{}", ended.stderr);
+        }
+        if rustix::process::geteuid().is_root() {
+            may_write(file, 0o600);
+            chown(file, Some(OTHER_USER), None).expect("root gives files away");
+            let ended = data.ask(args);
+            assert_eq!(ended.code(), Some(2), "{args:?}: {}", ended.stderr);
+            let words = [format!("user {OTHER_USER}"), format!("`chown 0 {}`", file.display())];
+            assert!(words.iter().all(|word| ended.stderr.contains(word)), "{}", ended.stderr);
+            chown(file, Some(0), None).expect("and takes them back");
+        }
+        may_write(file, 0o644);
+        let ended = data.ask(args);
+        assert!(ended.code() != Some(2) || !ended.stderr.contains("is not used"), "{args:?}: {}", ended.stderr);
+        fs::remove_file(file).expect("it can be removed");
+    }
+    assert_eq!(data.ask(&["serve", "--print-config", "--config", "/dev/null"]).code(), Some(0));
 }
