@@ -42,6 +42,11 @@ fn the_transport_has_the_types_of_both_versions() {
 }
 
 #[test]
+fn the_transport_goes_through_the_base_path_of_a_proxy() {
+    House::open().play("transport_base_path", &[]);
+}
+
+#[test]
 fn the_transport_sends_little_stops_runs_and_resumes_them() {
     in_both_versions("chat_transport");
 }
