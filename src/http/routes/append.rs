@@ -22,6 +22,7 @@ const EVENTS_MAX: usize = 100_000;
 
 /// Events that were taken.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = EventsAppended)]
 pub(super) struct Taken {
     /// The number of the last of them; of the run's last event if there was none.
     last_seq: u64,

@@ -33,6 +33,16 @@ use super::log::log;
     ),
     components(schemas(ErrorBody)),
     security(("token" = [])),
+    servers((url = "/", description = "The server that this was read from.")),
+    tags(
+        (name = "sessions", description = "Conversations: created, listed, read, changed, deleted."),
+        (name = "runs", description = "Answers: begun, produced event by event, stopped."),
+        (name = "streams", description = "Events as they come: of a run, of a session, of the list. Each `data` is JSON text."),
+        (name = "attachments", description = "Files of messages, stored by the hash of their bytes."),
+        (name = "branches", description = "Answers that were replaced."),
+        (name = "chat", description = "The AI SDK's chat: its messages and its stream."),
+        (name = "operations", description = "For the operator: health, numbers, the doctor's report."),
+    ),
     modifiers(&Protected)
 )]
 struct Described;
