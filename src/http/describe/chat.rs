@@ -8,7 +8,7 @@ objects! {
     open UiMessage {
         /// Of the user: the client's, else `<run>-user`. Of the assistant: the run that answered.
         must "id": text(),
-        must "role": words(["user", "assistant"]),
+        must "role": one::<UiRole>(),
         /// In order.
         must "parts": list(one::<UiPart>()),
         may "metadata": one::<UiMessageMetadata>(),
@@ -36,7 +36,7 @@ objects! {
         must "type": word("text"),
         must "text": text(),
         /// Of an answer.
-        may "state": words(["streaming", "done"]),
+        may "state": one::<UiPartState>(),
     }
 
     /// What the model thought.
@@ -44,7 +44,7 @@ objects! {
         must "type": word("reasoning"),
         may "id": text(),
         must "text": text(),
-        may "state": words(["streaming", "done"]),
+        may "state": one::<UiPartState>(),
     }
 
     /// A tool call and what came of it.
@@ -52,7 +52,7 @@ objects! {
         must "type": word("dynamic-tool"),
         must "toolName": text(),
         must "toolCallId": text(),
-        must "state": words(["output-available", "output-error"]),
+        must "state": one::<UiToolState>(),
         /// Any JSON.
         must "input": any(),
         /// Any JSON. Not there if the tool failed.
@@ -135,6 +135,15 @@ named! {
 
     /// A message as a client has it. Only the last one is read.
     ChatMessage => either([one::<UiMessage>(), any()]);
+
+    /// Who speaks.
+    UiRole => words(["user", "assistant"]);
+
+    /// Whether a part is complete.
+    UiPartState => words(["streaming", "done"]);
+
+    /// Whether a tool has answered, or failed.
+    UiToolState => words(["output-available", "output-error"]);
 
     /// What the client wants: an answer to a message, or another answer.
     ChatTrigger => words(["submit-message", "regenerate-message"]);

@@ -74,7 +74,7 @@ chunks! {
     /// A step ends.
     FinishStepChunk = "finish-step" {}
     /// The message is complete.
-    FinishChunk = "finish" { may "finishReason": words(["stop", "length", "content-filter", "tool-calls", "error", "other", "unknown"]), }
+    FinishChunk = "finish" { may "finishReason": one::<FinishReason>(), }
     /// The message was stopped.
     AbortChunk = "abort" {}
     /// The message failed.
@@ -89,4 +89,9 @@ objects! {
         /// Any JSON.
         must "data": any(),
     }
+}
+
+named! {
+    /// Why an answer ended.
+    FinishReason => words(["stop", "length", "content-filter", "tool-calls", "error", "other", "unknown"]);
 }

@@ -1,7 +1,7 @@
 //! Payloads of the events that are understood, and the events that a producer appends.
 
 use super::row::Usage;
-use super::shape::{any, by_word, count, either, flag, map, number, one, text, words};
+use super::shape::{any, by_word, count, either, flag, lines_of, map, number, one, text, words};
 use super::tool::AttachmentId;
 use crate::model::RunEnd;
 
@@ -223,4 +223,7 @@ named! {
     /// One event of those that are appended. Any name is journalled and sent to followers as it is; those of `KnownNewEvent` are
     /// understood.
     NewEvent => either([one::<KnownNewEvent>(), one::<OtherNewEvent>()]);
+
+    /// JSON lines, each a `NewEvent`. An empty body is a sign of life.
+    NewEventLines => lines_of(one::<NewEvent>());
 }

@@ -8,7 +8,7 @@ use super::event::{
     TokenPayload, ToolCompletePayload, ToolDeltaPayload, ToolPayload, UsagePayload, UserMessagePayload,
 };
 use super::row::RunEndState;
-use super::shape::{Keys, Shape, any, by_word, count, either, flag, number, of_types, one, text, word};
+use super::shape::{Keys, Shape, any, by_word, count, either, flag, lines_of, number, of_types, one, text, word};
 
 /// A line as Lastword and the reference program write it.
 fn line(event: &str, payload: Shape) -> Shape {
@@ -103,4 +103,7 @@ objects! {
 named! {
     /// One line of a journal: one of `KnownEventLine`, or of the open form. A reader looks at `event` and at the payload.
     EventLine => either([one::<KnownEventLine>(), one::<OtherEventLine>()]);
+
+    /// JSON lines, each an `EventLine`.
+    EventLines => lines_of(one::<EventLine>());
 }

@@ -21,9 +21,9 @@ mod tool;
 
 pub(super) use asked::{FileBytes, InAttachment, InBranch, InRun, InSession, Knowing, Meaning, Resuming};
 pub(super) use chat::{ChatRequestBody, UiMessage};
-pub(super) use event::NewEvent;
-pub(super) use line::EventLine;
+pub(super) use event::NewEventLines;
+pub(super) use line::EventLines;
 pub(super) use report::CheckReport;
 pub(super) use row::Attachment;
 pub(super) use session::{ListItem, Session, SessionMetadata};
-pub(super) use stream::{ChatStreamMessage, ListStreamMessage, RunStreamMessage, SessionStreamMessage};
+pub(super) use stream::{ChatStream, ListStream, RunStream, SessionStream};

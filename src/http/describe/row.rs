@@ -2,6 +2,7 @@
 
 use utoipa::openapi::schema::Type;
 
+use super::event::MetadataPayload;
 use super::shape::{any, count, either, flag, list, map, number, of_types, one, text, words};
 use super::tool::AttachmentId;
 use crate::model::RunEnd;
@@ -35,7 +36,7 @@ objects! {
         /// Of a user's row: the id that the client gave the message.
         may "_message_id": text().or_null(),
         /// Of a user's row: the client's metadata of the message.
-        may "_metadata": map().or_null(),
+        may "_metadata": one::<ClientMetadata>().or_null(),
         /// Files, sources and data of an answer, as the AI SDK's parts.
         may "_parts": list(one::<super::chat::UiPart>()).or_null(),
         /// True for a user's row that a repair put there.
@@ -94,7 +95,7 @@ objects! {
         /// Seconds.
         must "ended_at": number().or_null(),
         /// What its `metadata` events said, merged.
-        may "metadata": map(),
+        may "metadata": one::<MetadataPayload>(),
     }
 
     /// Tokens; null where they are not known.
@@ -108,6 +109,9 @@ objects! {
 named! {
     /// Something that belongs to a message: a file, or any other JSON, which stays as it is.
     Attachment => either([one::<FileAttachment>(), one::<UploadedAttachment>(), any()]);
+
+    /// The client's metadata of a message.
+    ClientMetadata => map();
 
     /// How a run ended.
     RunEndState => words(RunEnd::ALL.map(RunEnd::as_str));

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use utoipa::ToSchema;
 use utoipa::openapi::extensions::Extensions;
 use utoipa::openapi::schema::{
-    AdditionalProperties, AnyOfBuilder, ArrayBuilder, Discriminator, ObjectBuilder, OneOfBuilder, Schema, SchemaType,
-    Type,
+    AdditionalProperties, AnyOfBuilder, ArrayBuilder, Discriminator, KnownFormat, ObjectBuilder, OneOfBuilder, Schema,
+    SchemaFormat, SchemaType, Type,
 };
 use utoipa::openapi::{Ref, RefOr};
 
@@ -136,9 +136,23 @@ pub(super) fn words<'a>(words: impl IntoIterator<Item = &'a str>) -> Shape {
 
 /// A text that is JSON of this shape.
 pub(super) fn json_text(content: Shape) -> Shape {
+    text_of("application/json", content, None)
+}
+
+/// A body of JSON lines of this shape. Clients take and give it as it is sent.
+pub(super) fn lines_of(line: Shape) -> Shape {
+    text_of("application/x-ndjson", line, Some(SchemaFormat::KnownFormat(KnownFormat::Binary)))
+}
+
+/// A body of server-sent events. The shape is that of one message, field by field.
+pub(super) fn stream_of(message: Shape) -> Shape {
+    text_of("text/event-stream", message, None)
+}
+
+fn text_of(media_type: &str, content: Shape, format: Option<SchemaFormat>) -> Shape {
     let content_schema = serde_json::to_value(&content.schema).expect("a schema is JSON");
-    let keywords = keywords(&[("contentMediaType", json!("application/json")), ("contentSchema", content_schema)]);
-    let text = ObjectBuilder::new().schema_type(Type::String).extensions(Some(keywords));
+    let keywords = keywords(&[("contentMediaType", json!(media_type)), ("contentSchema", content_schema)]);
+    let text = ObjectBuilder::new().schema_type(Type::String).format(format).extensions(Some(keywords));
     Shape { schema: text.into(), named: content.named }
 }
 

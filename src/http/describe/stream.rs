@@ -3,7 +3,7 @@
 use super::chunk::{DataChunk, UiMessageChunk};
 use super::line::EventLine;
 use super::session::ListedSession;
-use super::shape::{Keys, Shape, any, count, either, json_text, one, text, word, words};
+use super::shape::{Keys, Shape, any, count, either, json_text, one, stream_of, text, word, words};
 use crate::model::{RunEnd, RunState};
 
 /// A message without an id: a reader does not resume from it.
@@ -132,4 +132,16 @@ named! {
 
     /// A message of a chat's stream.
     ChatStreamMessage => either([one::<DoneMessage>(), one::<ChunkMessage>()]);
+
+    /// Server-sent events, each a `RunStreamMessage`. Comments (`: `) say that the connection lives.
+    RunStream => stream_of(one::<RunStreamMessage>());
+
+    /// Server-sent events, each a `SessionStreamMessage`. Comments (`: `) say that the connection lives.
+    SessionStream => stream_of(one::<SessionStreamMessage>());
+
+    /// Server-sent events, each a `ListStreamMessage`. Comments (`: `) say that the connection lives.
+    ListStream => stream_of(one::<ListStreamMessage>());
+
+    /// Server-sent events, each a `ChatStreamMessage`. Comments (`: `) say that the connection lives.
+    ChatStream => stream_of(one::<ChatStreamMessage>());
 }

@@ -13,7 +13,7 @@ objects! {
         /// The place of the row that made the call, in `messages`.
         may "assistant_msg_idx": count().or_null(),
         /// The first arguments, each as a short text.
-        may "args": map().or_null(),
+        may "args": one::<ShownArguments>().or_null(),
         /// What the call is about, for people.
         may "preview": text().or_null(),
         /// What it answered, for people.
@@ -52,6 +52,9 @@ objects! {
 }
 
 named! {
+    /// The first arguments of a call, by name.
+    ShownArguments => map();
+
     /// The id of an attachment: the SHA-256 hash of its bytes.
     AttachmentId => super::shape::matching("^sha256-[0-9a-f]{64}$");
 }

@@ -11,7 +11,7 @@ use super::runs::{expect_runner, start};
 use super::sessions::missing;
 use crate::http::app::SharedApp;
 use crate::http::chat::{BadFile, ChatRequest, ChatTurn, InvalidChat, Known, RefusedTurn};
-use crate::http::describe::{ChatRequestBody, ChatStreamMessage};
+use crate::http::describe::{ChatRequestBody, ChatStream};
 use crate::http::error::{ApiError, ErrorBody};
 use crate::http::request::{expect_json, read_chat};
 use crate::model::{Row, RunId, Session, SessionId};
@@ -29,7 +29,7 @@ const TITLE_CHARS_MAX: usize = 60;
 #[utoipa::path(
     post, path = "/api/chat", operation_id = "chat", tag = "chat", request_body = ChatRequestBody,
     responses(
-        (status = 200, description = "The UI message stream.", content_type = "text/event-stream", body = ChatStreamMessage,
+        (status = 200, description = "The UI message stream.", content_type = "text/event-stream", body = ChatStream,
          headers(("lastword-run" = String, description = "The run that answers."))),
         (status = 400, description = "It cannot be answered.", content((String = "text/plain"), (ErrorBody = "application/json"))),
         (status = 409, description = "Another answer has not ended, or the message was sent before with other words.",

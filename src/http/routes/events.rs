@@ -8,7 +8,7 @@ use utoipa::IntoParams;
 
 use super::sessions::missing;
 use crate::http::app::{App, SharedApp};
-use crate::http::describe::{EventLine, InRun, ListStreamMessage, Resuming, RunStreamMessage};
+use crate::http::describe::{EventLines, InRun, ListStream, Resuming, RunStream};
 use crate::http::error::{ApiError, ErrorBody};
 use crate::http::request::{Asked, OfRun, text_of};
 use crate::http::stream::{
@@ -43,7 +43,7 @@ pub(super) struct ListFollowAsked {
     params(InRun, EventsAsked, Resuming),
     responses(
         (status = 200, description = "The events.", content(
-            (Vec<EventLine> = "application/x-ndjson"), (RunStreamMessage = "text/event-stream"))),
+            (EventLines = "application/x-ndjson"), (RunStream = "text/event-stream"))),
         (status = 400, description = "They cannot be read like this.", body = ErrorBody),
         (status = 404, description = "There is no such run.", body = ErrorBody),
         (status = "4XX", description = "Refused.", body = ErrorBody),
@@ -133,7 +133,7 @@ fn lines_answer(app: &SharedApp, first: Option<Next>, follower: Follower, count:
 #[utoipa::path(
     get, path = "/v1/events", operation_id = "follow_list", tag = "streams", params(ListFollowAsked, Resuming),
     responses(
-        (status = 200, description = "Server-sent events.", content_type = "text/event-stream", body = ListStreamMessage),
+        (status = 200, description = "Server-sent events.", content_type = "text/event-stream", body = ListStream),
         (status = "4XX", description = "Refused.", body = ErrorBody),
         (status = "5XX", description = "Failed.", body = ErrorBody),
     )

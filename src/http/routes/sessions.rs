@@ -13,7 +13,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::http::app::SharedApp;
 use crate::http::describe::{
-    InSession, Knowing, ListItem, Meaning, Resuming, Session as SessionBody, SessionMetadata, SessionStreamMessage,
+    InSession, Knowing, ListItem, Meaning, Resuming, Session as SessionBody, SessionMetadata, SessionStream,
 };
 use crate::http::error::{ApiError, ErrorBody};
 use crate::http::request::{Asked, OfSession, Sent, text_of};
@@ -355,7 +355,7 @@ pub(super) async fn delete(
     get, path = "/v1/sessions/{sid}/events", operation_id = "follow_session", tag = "streams",
     params(InSession, FollowAsked, Resuming),
     responses(
-        (status = 200, description = "Server-sent events.", content_type = "text/event-stream", body = SessionStreamMessage),
+        (status = 200, description = "Server-sent events.", content_type = "text/event-stream", body = SessionStream),
         (status = 404, description = "There is no such session.", body = ErrorBody),
         (status = "4XX", description = "Refused.", body = ErrorBody),
         (status = "5XX", description = "Failed.", body = ErrorBody),
