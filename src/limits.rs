@@ -70,6 +70,15 @@ pub const TAIL_BYTES: u64 = 64 * 1024;
 pub const REPLAY_EVENTS_MAX: usize = 4096;
 
 /// Bytes of one session replay.
+/// Bytes of a journal between two marks that its writer remembers, to begin with.
+pub const JOURNAL_MARK_STRIDE_BYTES: u64 = 64 * 1024;
+
+/// Marks of one journal. At the bound every other one is left out, and the next ones are twice as far apart.
+pub const JOURNAL_MARKS_MAX: usize = 256;
+
+/// Closed journals whose marks a store keeps.
+pub const KEPT_MARKS_MAX: usize = 256;
+
 pub const REPLAY_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Seconds for which a producer outside may ask to count as alive after its last sign of life.

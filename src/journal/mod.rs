@@ -5,6 +5,7 @@
 
 mod checksums;
 mod event;
+mod marks;
 mod open_file_budget;
 mod progress;
 mod reader;
@@ -15,6 +16,7 @@ mod summary;
 mod writer;
 
 pub use event::JournalEvent;
+pub use marks::KeptMarks;
 pub use open_file_budget::OpenFileBudget;
 pub(crate) use progress::{AppendWaker, Attached};
 pub use reader::{Found, JournalReader, ReadOptions, RunEvents, RunReader, count_lines, read_events};

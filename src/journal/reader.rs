@@ -180,7 +180,7 @@ impl Default for ReadOptions {
 
 impl ReadOptions {
     /// An event without a usable number is only given to those who ask for all.
-    fn wants(&self, seq: Option<u64>) -> bool {
+    pub(super) fn wants(&self, seq: Option<u64>) -> bool {
         let seq = seq.unwrap_or(0);
         (self.after_seq == 0 || seq > self.after_seq) && seq <= self.max_seq
     }

@@ -29,6 +29,6 @@ pub use self::plan::{Facts, Plan, RecoveryOptions, Step, plan};
 pub use self::replace::{
     Late, Verdict, is_shown, judge, place_of, replace_late, row_print, waits_for_end, without_replaced,
 };
-pub use self::retry::fold_late;
+pub use self::retry::{fold_late, has_late_marker};
 pub use self::run_note::{RunNote, Usage};
 pub use self::watch::{Growing, Watch};

@@ -155,11 +155,20 @@ pub fn fold_late(
     evidence: &Evidence,
     now: Timestamp,
 ) -> Result<Option<Session>, NotAList> {
-    let is_own = |at: &usize| session.message(*at).is_some_and(|row| is_marker_of(&row, run));
-    let Some(at) = session.messages_with("\"interrupted\"").into_iter().rfind(is_own) else { return Ok(None) };
+    let Some(at) = late_marker(session, run) else { return Ok(None) };
     let mut session = session.clone();
     merge_above(&mut session, at, &Answer { run, evidence, now })?;
     Ok(Some(session))
+}
+
+/// Whether the transcript holds a marker that waits for more of a run, and so [`fold_late`] has a place for it.
+pub fn has_late_marker(session: &Session, run: &str) -> bool {
+    late_marker(session, run).is_some()
+}
+
+fn late_marker(session: &Session, run: &str) -> Option<usize> {
+    let is_own = |at: &usize| session.message(*at).is_some_and(|row| is_marker_of(&row, run));
+    session.messages_with("\"interrupted\"").into_iter().rfind(is_own)
 }
 
 /// Whether a marker waits for more of a run. One that has said its last word does not.

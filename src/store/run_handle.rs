@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::liveness::{KeptAlive, Lease};
 use super::session_locks::SessionLock;
 use super::{Change, Shared, StoreError};
-use crate::journal::{AppendError, Appended, ReadOptions, RunEvents, RunJournal, read_events};
+use crate::journal::{AppendError, Appended, JournalEvent, ReadOptions, RunJournal};
 use crate::model::{Event, RunEnd, RunId, Session, SessionId};
 use crate::storage::{Birth, Continuation, Durability, Ticket};
 
@@ -312,8 +312,9 @@ impl Run {
     }
 
     /// The run's events as its producer knows them: those too that followers are not shown yet.
-    pub fn own_events(&self, options: ReadOptions) -> Result<RunEvents, StoreError> {
-        Ok(read_events(&self.shared.storage, self.session(), self.id(), options, None)?)
+    /// Costs what those events cost if this process has read or written the whole journal before.
+    pub fn own_events(&self, options: ReadOptions) -> Result<Vec<JournalEvent>, StoreError> {
+        Ok(self.journal.own_events(&self.shared.storage, options)?)
     }
 }
 

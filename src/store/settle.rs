@@ -9,7 +9,8 @@ use super::{Shared, StoreError};
 use crate::journal::end_of;
 use crate::model::{Branch, BranchReason, Metadata, NotAList, RunId, Session, SessionId, TurnNote};
 use crate::recovery::{
-    self, Evidence, Late, fold_ended, fold_late, fold_limit, replace_late, store_large, waits_for_end, without_replaced,
+    self, Evidence, Late, fold_ended, fold_late, fold_limit, has_late_marker, replace_late, store_large, waits_for_end,
+    without_replaced,
 };
 use crate::sidecar::{SaveIntent, SaveOptions, SidecarError};
 use crate::storage::ObjectKind;
@@ -36,11 +37,15 @@ impl Shared {
             read => read?,
         };
         let note = self.note_to_settle(session, run)?;
+        let failed = self.failed_branch(&read.session, run, &note)?;
+        if !waits_for(&read.session, run) && failed.is_none() {
+            // A repeat of the end costs no reading of the journal.
+            return Ok(false);
+        }
         let before = without_replaced(&read.session, &note);
         let limit = fold_limit(before.as_ref().unwrap_or(&read.session), run.as_str(), self.options.document_bytes_max);
         let evidence = recovery::read(&self.storage, session, run, limit)?;
         self.meter().damaged_lines.add(evidence.damaged);
-        let failed = self.failed_branch(&read.session, run, &note)?;
         let settled = self
             .settled(&read.session, run, &evidence, &note, failed.as_ref())
             .map_err(|source| StoreError::WrongShape { session: session.clone(), source })?;
@@ -189,6 +194,11 @@ impl Shared {
         let (session, branch) = late.map_or((None, None), |Late { session, branch }| (session, Some(branch)));
         Ok(Settled { ends_branch: session.is_some(), session, branch })
     }
+}
+
+/// Whether a session has a place for what a run's journal says: it waits for the run, or holds its marker.
+fn waits_for(session: &Session, run: &RunId) -> bool {
+    session.active_run().as_deref() == Some(run.as_str()) || has_late_marker(session, run.as_str())
 }
 
 /// Whether an end that was not saved may be saved by a later read.

@@ -204,7 +204,7 @@ fn already_there(
         store.commit()?;
     }
     let max_seq = expected + events.len() as u64 - 1;
-    let there = run.own_events(ReadOptions { after_seq: expected - 1, max_seq })?.events;
+    let there = run.own_events(ReadOptions { after_seq: expected - 1, max_seq })?;
     let is_same = there.len() as u64 == (last_seq.min(max_seq) + 1 - expected)
         && there
             .iter()

@@ -336,7 +336,9 @@ impl DiskFile for SimFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         self.with(|machine| {
             machine.check_readable(self.number)?;
-            machine.image.read(self.number, buffer, offset)
+            let read = machine.image.read(self.number, buffer, offset)?;
+            machine.bytes_read += read as u64;
+            Ok(read)
         })
     }
 

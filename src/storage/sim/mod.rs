@@ -69,7 +69,7 @@
 //! the byte, live, durable and unsynced, and only writing the byte anew brings it back.
 //!
 //! Operations are those that change something: creations, writes, cuts, syncs, renames, removals, new folders, syncs of
-//! folders. Looks are counted apart ([`SimDisk::looks`]), reads are not. The disk never lies about a sync that succeeded.
+//! folders. Looks are counted apart ([`SimDisk::looks`]), and of reads their bytes ([`SimDisk::bytes_read`]). The disk never lies about a sync that succeeded.
 //!
 //! The same calls in the same order give the same disk and the same log: there is no time, no thread and no chance in
 //! here but the seeds that are given.
@@ -167,6 +167,7 @@ struct Machine {
     image: Image,
     operations: u64,
     looks: u64,
+    bytes_read: u64,
     log: Vec<String>,
     faults: Faults,
     stop_at: Option<u64>,
@@ -205,6 +206,7 @@ impl SimDisk {
             image: Image::new(SimDisk::USER),
             operations: 0,
             looks: 0,
+            bytes_read: 0,
             log: Vec::new(),
             faults: Faults::default(),
             stop_at: None,
@@ -261,6 +263,11 @@ impl SimDisk {
     /// How often a file or directory was opened, listed or looked at by its name since the disk was made.
     pub fn looks(&self) -> u64 {
         self.machine.lock().looks
+    }
+
+    /// How many bytes of files were read since the disk was made.
+    pub fn bytes_read(&self) -> u64 {
+        self.machine.lock().bytes_read
     }
 
     /// The operations, each in a line, and between them what was done to the disk.

@@ -214,3 +214,36 @@ async fn a_run_whose_append_failed_is_opened_again_and_goes_on() {
     post(server.app.clone(), &[done()], None, Some(5)).await.unwrap();
     assert_eq!(server.app.producers.len(), 0, "a run that has ended stays open");
 }
+
+/// Bytes of the journal of the run `r` in the test of what a repeat costs.
+const LONG_JOURNAL_BYTES: u64 = 8 << 20;
+
+#[tokio::test]
+async fn a_repeat_does_not_read_the_whole_journal_neither_while_the_run_goes_on_nor_when_it_has_ended() {
+    let server = TestServer::new();
+    drop(server.begin("r"));
+    let words = Event::token(&"x".repeat(32 << 10));
+    let mut last_seq = 0;
+    while last_seq * (32 << 10) < LONG_JOURNAL_BYTES {
+        last_seq = post(server.app.clone(), &[words.clone()], None, Some(last_seq + 1)).await.unwrap();
+    }
+    let repeat = async |events: Vec<Event>, seq: u64| {
+        let before = server.disk.bytes_read();
+        let answer = post(server.app.clone(), &events, None, Some(seq)).await;
+        (answer.map_err(|error| format!("{error:?}")), server.disk.bytes_read() - before)
+    };
+    let bound = LONG_JOURNAL_BYTES / 16;
+    for seq in [last_seq, last_seq / 2, 1] {
+        let (answer, read) = repeat(vec![words.clone()], seq).await;
+        assert_eq!(answer, Ok(seq));
+        assert!((1..bound).contains(&read), "a repeat of {seq} read {read} bytes");
+        let (answer, read) = repeat(vec![Event::token("other words")], seq).await;
+        assert!(answer.is_err() && (1..bound).contains(&read), "other words at {seq}: {answer:?}, {read} bytes");
+    }
+    post(server.app.clone(), &[done()], None, Some(last_seq + 1)).await.unwrap();
+    for (events, seq) in [(vec![done()], last_seq + 1), (vec![words.clone(), done()], last_seq), (vec![words], 1)] {
+        let (answer, read) = repeat(events, seq).await;
+        assert!(answer.is_ok(), "{answer:?}");
+        assert!((1..bound).contains(&read), "a repeat of {seq} in a run that has ended read {read} bytes");
+    }
+}
