@@ -11,6 +11,10 @@ pub const LINE_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// The highest number of an event, which every JSON reader can count to exactly. A higher one found in a file is none.
 pub const SEQ_MAX: u64 = (1 << 53) - 1;
 
+/// Levels of lists and objects within each other in JSON from outside: the outermost value of a body or of a line is level 1.
+/// What is made of it has a few levels more, and readers take 128 (serde_json) or about 1,000 (Python).
+pub const JSON_DEPTH_MAX: usize = 100;
+
 /// Bytes of an event's name.
 pub const EVENT_NAME_BYTES_MAX: usize = 256;
 
@@ -66,10 +70,6 @@ pub const METADATA_PREFIX_BYTES: usize = 8 * 1024;
 /// Bytes of the first read at the end of a journal that is opened for appending.
 pub const TAIL_BYTES: u64 = 64 * 1024;
 
-/// Events of one session replay.
-pub const REPLAY_EVENTS_MAX: usize = 4096;
-
-/// Bytes of one session replay.
 /// Bytes of a journal between two marks that its writer remembers, to begin with.
 pub const JOURNAL_MARK_STRIDE_BYTES: u64 = 64 * 1024;
 
@@ -79,6 +79,10 @@ pub const JOURNAL_MARKS_MAX: usize = 256;
 /// Closed journals whose marks a store keeps.
 pub const KEPT_MARKS_MAX: usize = 256;
 
+/// Events of one session replay.
+pub const REPLAY_EVENTS_MAX: usize = 4096;
+
+/// Bytes of one session replay.
 pub const REPLAY_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Seconds for which a producer outside may ask to count as alive after its last sign of life.
@@ -140,9 +144,6 @@ pub const CHAT_BODY_PACE_BYTES: u64 = 1024 * 1024;
 
 /// Bytes of a short field of a chat request, like its id.
 pub const CHAT_FIELD_BYTES_MAX: usize = 64 * 1024;
-
-/// Lists and objects within each other in the body of a chat request.
-pub const CHAT_BODY_DEPTH_MAX: usize = 1_000;
 
 /// Parts of one message of a chat, and attachments of one turn.
 pub const PARTS_MAX: usize = 1_024;

@@ -34,7 +34,7 @@ const ALWAYS: &[(&str, &str)] = &[
 const ALLOWED_METHODS: &str = "GET, HEAD, POST, PATCH, DELETE";
 const ALLOWED_HEADERS: &str = "authorization, content-type, if-match, if-none-match, last-event-id, x-request-id";
 const EXPOSED_HEADERS: &str =
-    "etag, lastword-error, lastword-live-run, lastword-run, location, retry-after, x-request-id";
+    "etag, lastword-error, lastword-live-run, lastword-run, lastword-run-state, location, retry-after, x-request-id";
 const PREFLIGHT_SECONDS: &str = "600";
 
 /// Lets a request in, or says why not.

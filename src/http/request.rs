@@ -16,8 +16,8 @@ use super::chat::{BadBody, BodyScanner, ChatBody};
 use super::error::ApiError;
 use super::time::within;
 use super::token::Caller;
-use crate::limits::{CHAT_BODY_BYTES_MAX, CHAT_BODY_PACE_BYTES};
-use crate::model::{AttachmentId, RunId, SessionId};
+use crate::limits::{CHAT_BODY_BYTES_MAX, CHAT_BODY_PACE_BYTES, JSON_DEPTH_MAX};
+use crate::model::{AttachmentId, RunId, SessionId, nested_deeper_at};
 
 /// The session that a path names. An id that breaks the rules names none.
 #[derive(Debug)]
@@ -124,9 +124,19 @@ impl<T: DeserializeOwned + Send + 'static> FromRequest<SharedApp> for Sent<T> {
     async fn from_request(request: Request, app: &SharedApp) -> Result<Self, ApiError> {
         expect_json(request.headers())?;
         let body = read_body(request, app).await?;
-        let sent = app.blocking.parse(body, |body| serde_json::from_slice(body)).await?;
-        sent.map(Sent).map_err(|cause| ApiError::invalid(format!("the body cannot be used: {cause}")))
+        app.blocking.parse(body, parse_json).await?.map(Sent)
     }
+}
+
+/// Reads JSON of bounded depth: values that are kept as text are not bounded by the parser.
+fn parse_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
+    if let Some(at) = nested_deeper_at(body, JSON_DEPTH_MAX) {
+        let line = memchr::memchr_iter(b'\n', &body[..at]).count() + 1;
+        return Err(ApiError::invalid(format!(
+            "line {line} of the body is nested deeper than {JSON_DEPTH_MAX} levels: flatten it, or send the inner part as a text"
+        )));
+    }
+    serde_json::from_slice(body).map_err(|cause| ApiError::invalid(format!("the body cannot be used: {cause}")))
 }
 
 /// A body of JSON lines.

@@ -16,6 +16,8 @@ use super::openai::{ApiKey, OpenAiRunner};
 use super::options::{BadBudget, BudgetSettings, RunOptions};
 use super::runner::Runner;
 use super::runners::Runners;
+use crate::limits::JSON_DEPTH_MAX;
+use crate::model::nested_deeper_at;
 
 /// A configuration that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -273,6 +275,9 @@ impl RunnerEntry {
             (None, None) => ApiKey::None,
         };
         let body = serde_json::to_string(&self.body.clone().unwrap_or_default()).map_err(|cause| cause.to_string())?;
+        if nested_deeper_at(body.as_bytes(), JSON_DEPTH_MAX).is_some() {
+            return Err(format!("`body` is nested deeper than {JSON_DEPTH_MAX} levels: flatten it"));
+        }
         let mut runner = OpenAiRunner::new(&need(&self.base_url, "base_url")?, &need(&self.model, "model")?)?;
         runner.key = key;
         runner.system = self.system.clone();
@@ -358,6 +363,21 @@ mod tests {
         let text =
             "[runners.a]\nkind = \"openai\"\nbase_url = \"http://x/v1\"\nmodel = \"m\"\nbody = { temperature = 0.5 }";
         assert!(Config::parse(text).is_ok());
+        // A table of the header and a list are levels, too.
+        let nested = |tables: usize, lists: usize| {
+            let header = format!("[runners.a.body{}]", ".t".repeat(tables));
+            format!(
+                "{}\n{header}\nl = {}{}",
+                text.replace("body =", "headers =").replace("0.5", "\"\""),
+                "[".repeat(lists),
+                "]".repeat(lists)
+            )
+        };
+        assert!(Config::parse(&nested(49, 50)).is_ok(), "{:?}", Config::parse(&nested(49, 50)).err());
+        refused(&nested(50, 50), "`body` is nested deeper than 100 levels");
+        refused(&nested(0, 5_000), "line 7");
+        let dotted = format!("{{ {} = ", ["t"; 79].join("."));
+        refused(&format!("{text}\n[runners.a.x]\nl = {}1{}", dotted.repeat(70), " }".repeat(70)), "a");
         for key in ["stream_options", "attachments"] {
             assert!(Config::parse(&format!("{text}\n{key} = false")).is_ok(), "{key}");
             refused(&format!("{text}\n{key} = \"no\""), "line 6");

@@ -280,7 +280,7 @@ fn end_in_journal(store: &Store, run: &Run) -> Result<Option<RunReport>, StoreEr
     for found in store.events(run.session(), run.id(), ReadOptions::default())? {
         match found? {
             Found::Event(event) if event.is_terminal && event.name != "stream_end" => {
-                end = Event::new(&event.name, event.payload()).ok().map(|event| RunReport::of(&event));
+                end = Event::journalled(&event.name, event.payload()).ok().map(|event| RunReport::of(&event));
             }
             _ => {}
         }

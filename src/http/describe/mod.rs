@@ -26,4 +26,4 @@ pub(super) use line::EventLines;
 pub(super) use report::CheckReport;
 pub(super) use row::Attachment;
 pub(super) use session::{ListItem, Session, SessionMetadata};
-pub(super) use stream::{ChatStream, ListStream, RunStream, SessionStream};
+pub(super) use stream::{ChatStream, ListStream, RunStateWord, RunStream, SessionStream};

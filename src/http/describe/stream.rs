@@ -69,6 +69,9 @@ objects! {
 }
 
 named! {
+    /// The state of a run: how it ended, or that it has no events yet, that it goes on, or how a stream leaves it.
+    RunStateWord => words([RunState::Unknown, RunState::Running].map(RunState::as_str).into_iter().chain(states()));
+
     /// How a run ended; or that its producer is dead, that another program left it, or that it is not there.
     EndState => words(states());
 

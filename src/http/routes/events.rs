@@ -1,22 +1,27 @@
 //! Events that are read: of one run, and of the list of sessions.
 
+use std::time::Duration;
+
 use axum::extract::State;
-use axum::http::{HeaderMap, header};
-use axum::response::Response;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::sessions::missing;
 use crate::http::app::{App, SharedApp};
-use crate::http::describe::{EventLines, InRun, ListStream, Resuming, RunStream};
+use crate::http::describe::{EventLines, InRun, ListStream, Resuming, RunStateWord, RunStream};
 use crate::http::error::{ApiError, ErrorBody};
 use crate::http::request::{Asked, OfRun, text_of};
 use crate::http::stream::{
     Cursor, Follower, FollowerCount, LinesFeed, ListFeed, Next, RunFeed, Waits, event_stream, first_within,
-    plain_stream,
+    plain_stream, state_beside,
 };
-use crate::model::{RunId, SessionId};
+use crate::model::{RunId, RunState, SessionId};
 use crate::store::StoreError;
+
+/// The state of a run, beside its lines: whether more may come.
+const RUN_STATE: HeaderName = HeaderName::from_static("lastword-run-state");
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -25,7 +30,7 @@ pub(super) struct EventsAsked {
     after: Option<String>,
     /// For lines: go on until the run has ended.
     follow: Option<bool>,
-    /// For lines: if there is nothing, wait a while for something.
+    /// For lines: if there is nothing and the run goes on, wait a while for something.
     wait: Option<bool>,
 }
 
@@ -42,8 +47,13 @@ pub(super) struct ListFollowAsked {
     get, path = "/v1/sessions/{sid}/runs/{rid}/events", operation_id = "read_events", tag = "streams",
     params(InRun, EventsAsked, Resuming),
     responses(
-        (status = 200, description = "The events.", content(
-            (EventLines = "application/x-ndjson"), (RunStream = "text/event-stream"))),
+        (status = 200, description = "The events. Of lines none if there is nothing after `after`, and with `wait` none if the run has \
+ended as well.", content(
+            (EventLines = "application/x-ndjson"), (RunStream = "text/event-stream")),
+         headers(("Lastword-Run-State" = RunStateWord, description = "With lines: the state of the run as it was when they were \
+looked for. `unknown` and `running`: more may come."))),
+        (status = 204, description = "With `wait`: nothing came in time, and the run goes on. Ask again.",
+         headers(("Lastword-Run-State" = RunStateWord, description = "`running`, or `unknown` while the run has no events."))),
         (status = 400, description = "They cannot be read like this.", body = ErrorBody),
         (status = 404, description = "There is no such run.", body = ErrorBody),
         (status = "4XX", description = "Refused.", body = ErrorBody),
@@ -54,6 +64,7 @@ pub(super) async fn read(
     State(app): State<SharedApp>,
     OfRun(session, run): OfRun,
     Asked(asked): Asked<EventsAsked>,
+    method: Method,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     expect_run(&app, &session, &run).await?;
@@ -62,7 +73,7 @@ pub(super) async fn read(
     let cursor = seen.map_or(Cursor::After(0), |seen| Cursor::of_run(seen, &run));
     match wants_stream(&headers) {
         true => stream(&app, &session, &run, cursor),
-        false => lines(&app, &session, &run, cursor, &asked).await,
+        false => lines(&app, &session, &run, cursor, LineWishes::of(&asked, &method, app.options.long_poll)).await,
     }
 }
 
@@ -91,30 +102,60 @@ fn stream(app: &SharedApp, session: &SessionId, run: &RunId, cursor: Cursor) -> 
     Ok(event_stream(RunFeed::new(follower, cursor), &app.policy, count))
 }
 
+/// What a reader of lines does when it has everything that is there.
+#[derive(Debug, Clone, Copy)]
+enum LineWishes {
+    /// It is done.
+    Now,
+    /// It waits for something for at most this long, if there was nothing.
+    Wait(Duration),
+    /// It goes on until the run is over.
+    Follow,
+}
+
+impl LineWishes {
+    /// Whoever asks for the head alone waits for nothing.
+    fn of(asked: &EventsAsked, method: &Method, long_poll: Duration) -> Self {
+        let is_head = method == Method::HEAD;
+        match (asked.follow.unwrap_or(false), asked.wait.unwrap_or(false)) {
+            (true, _) => LineWishes::Follow,
+            (false, true) => LineWishes::Wait(if is_head { Duration::ZERO } else { long_poll }),
+            (false, false) => LineWishes::Now,
+        }
+    }
+}
+
 async fn lines(
     app: &SharedApp,
     session: &SessionId,
     run: &RunId,
     cursor: Cursor,
-    asked: &EventsAsked,
+    wishes: LineWishes,
 ) -> Result<Response, ApiError> {
     let Cursor::After(after_seq) = cursor else {
         return Err(ApiError::invalid("after is the number or the id of an event of this run"));
     };
-    let (waits, follows) = (asked.wait.unwrap_or(false), asked.follow.unwrap_or(false));
     let begin = |waits| Follower::new(&app.hub, app.hub.tail(session, run), after_seq, waits);
-    if follows {
-        let count = app.count_follower()?;
-        refuse_ahead(begin(Waits::No).next().await, after_seq)?;
-        return Ok(lines_answer(app, None, begin(Waits::ForMore), count));
-    }
-    let mut follower = begin(if waits { Waits::ForMore } else { Waits::No });
-    let first = match waits {
-        true => first_within(&mut follower, app.options.long_poll).await,
-        false => follower.next().await,
+    let is_waited_for = !matches!(wishes, LineWishes::Now);
+    let mut follower = begin(if let LineWishes::Wait(_) = wishes { Waits::ForMore } else { Waits::No });
+    let first = match wishes {
+        LineWishes::Wait(limit) => first_within(&mut follower, limit, &mut app.policy.closing.clone()).await,
+        LineWishes::Now | LineWishes::Follow => follower.next().await,
     };
     let first = refuse_ahead(first, after_seq)?;
-    Ok(lines_answer(app, Some(first), follower, app.count_reader()))
+    let state = state_beside(&first, &follower, is_waited_for).await?;
+    let response = match (wishes, &first) {
+        (LineWishes::Wait(_), Next::CaughtUp) => StatusCode::NO_CONTENT.into_response(),
+        (LineWishes::Follow, _) => lines_answer(app, None, begin(Waits::ForMore), app.count_follower()?),
+        _ => lines_answer(app, Some(first), follower, app.count_reader()),
+    };
+    Ok(with_state(response, state))
+}
+
+fn with_state(mut response: Response, state: RunState) -> Response {
+    response.headers_mut().insert(RUN_STATE, HeaderValue::from_static(state.as_str()));
+    response.headers_mut().entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, no-transform"));
+    response
 }
 
 fn refuse_ahead(first: Next, after_seq: u64) -> Result<Next, ApiError> {

@@ -51,7 +51,7 @@ impl Drop for FollowerCount {
 }
 
 /// How long a feed may be silent when the server closes before it is cut off: runs that just ended say so.
-const LAST_WORDS: Duration = Duration::from_millis(300);
+pub(super) const LAST_WORDS: Duration = Duration::from_millis(300);
 
 /// What a comment says: that somebody is there.
 const HEARTBEAT: Bytes = Bytes::from_static(b": \n\n");

@@ -98,6 +98,16 @@ impl Follower {
         self.last_seq
     }
 
+    /// How the run has ended, if it knows that already; it may have events to give before.
+    pub(super) fn known_end(&self) -> Option<RunState> {
+        if let Stage::Over(state) = self.stage { Some(state) } else { None }
+    }
+
+    /// Whether there may be more to read than it was given.
+    pub(super) fn is_behind(&self) -> bool {
+        !matches!(self.stage, Stage::CaughtUp(_) | Stage::Over(_))
+    }
+
     pub(in crate::http) fn tail(&self) -> &Arc<Tail> {
         &self.tail
     }

@@ -11,6 +11,7 @@ mod hub;
 mod list;
 mod run;
 mod session;
+mod state;
 mod tail;
 
 pub(super) use feed::{
@@ -22,3 +23,4 @@ pub(super) use hub::Hub;
 pub(super) use list::ListFeed;
 pub(super) use run::{Cursor, LinesFeed, RunFeed, first_within};
 pub(super) use session::{SessionFeed, StartAt};
+pub(super) use state::state_beside;

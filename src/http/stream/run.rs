@@ -1,9 +1,12 @@
 //! The stream of one run: as server-sent events, or as the lines of its journal.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use serde_json::json;
+use tokio::sync::watch;
 
-use super::feed::{Feed, Piece, broken_off, joined};
+use super::feed::{Feed, LAST_WORDS, Piece, broken_off, closed, joined};
 use super::follower::{Follower, Next};
 use super::frame::{Frame, notice};
 use crate::http::time::within;
@@ -152,9 +155,17 @@ fn lines(frames: &[Frame]) -> Bytes {
     Bytes::from(all)
 }
 
-/// Waits for a first event, at most so long. Gives what there is then.
-pub(in crate::http) async fn first_within(follower: &mut Follower, limit: std::time::Duration) -> Next {
-    let first = within(limit, follower.next()).await;
+/// Waits for a first event for at most `limit`, or until the server closes. Gives what there is then.
+pub(in crate::http) async fn first_within(
+    follower: &mut Follower,
+    limit: Duration,
+    closing: &mut watch::Receiver<bool>,
+) -> Next {
+    let first = tokio::select! {
+        first = within(limit, follower.next()) => first,
+        // Runs that the server has just ended say so.
+        () = closed(closing) => within(LAST_WORDS, follower.next()).await,
+    };
     follower.stop_waiting();
     match first {
         Some(first) => first,

@@ -7,11 +7,12 @@ use std::borrow::Cow;
 
 use serde_json::value::RawValue;
 
+use super::depth::nested_deeper_at;
 use super::json::{Object, quote, quoted};
 use super::run_end::RunEnd;
 use super::text::trim;
 use crate::clock::Timestamp;
-use crate::limits::{EVENT_NAME_BYTES_MAX, LINE_BYTES_MAX};
+use crate::limits::{EVENT_NAME_BYTES_MAX, JSON_DEPTH_MAX, LINE_BYTES_MAX};
 
 /// Bytes that a journal line needs beside the event's name and payload, at most.
 const ENVELOPE_BYTES_MAX: usize = 2048;
@@ -40,6 +41,12 @@ pub enum InvalidEvent {
     /// A line says more than the event's name, but not where its payload would be.
     #[error("it has keys but no `payload`")]
     NoPayload,
+    /// It is nested too deeply.
+    #[error(
+        "the event is nested deeper than {JSON_DEPTH_MAX} levels, its line being the first: flatten it, or send the inner \
+         part as a text"
+    )]
+    TooDeep,
     /// It is longer than a journal line may be.
     #[error("the event has {bytes} bytes and a journal line at most {LINE_BYTES_MAX}: send it in parts")]
     TooLong {
@@ -77,6 +84,13 @@ impl Event {
 
     /// An event of any name. `payload` is JSON text and is journalled as it is, without line breaks.
     pub fn new(name: &str, payload: &str) -> Result<Self, InvalidEvent> {
+        // The line around it is a level of its own.
+        refuse_deeper(payload, JSON_DEPTH_MAX - 1)?;
+        Self::journalled(name, payload)
+    }
+
+    /// The same for what stands in a journal already, however deeply it is nested.
+    pub(crate) fn journalled(name: &str, payload: &str) -> Result<Self, InvalidEvent> {
         let name = trim(name);
         if name.is_empty() {
             return Err(InvalidEvent::NoName);
@@ -94,6 +108,7 @@ impl Event {
     /// An event as producers write it: an object with an `event`, and a `payload` unless the event is nothing but its
     /// name.
     pub fn parse(line: &str) -> Result<Self, InvalidEvent> {
+        refuse_deeper(line, JSON_DEPTH_MAX)?;
         let input = Object::parse(line).ok_or(InvalidEvent::NoObject)?;
         let name = input.get("event").and_then(|raw| serde_json::from_str::<String>(raw).ok());
         let name = name.ok_or(InvalidEvent::NoEvent)?;
@@ -192,6 +207,13 @@ impl Event {
     }
 }
 
+fn refuse_deeper(json: &str, levels_max: usize) -> Result<(), InvalidEvent> {
+    match nested_deeper_at(json.as_bytes(), levels_max) {
+        Some(_) => Err(InvalidEvent::TooDeep),
+        None => Ok(()),
+    }
+}
+
 /// In valid JSON a control byte stands only between tokens, where a blank means the same.
 fn on_one_line(json: &str) -> Box<str> {
     if json.bytes().all(|byte| byte >= 0x20) {
@@ -219,6 +241,18 @@ mod tests {
         let long = format!("\"{}\"", "x".repeat(LINE_BYTES_MAX));
         assert!(matches!(Event::new("x", &long), Err(InvalidEvent::TooLong { .. })));
         assert!(Event::token(&"x".repeat(LINE_BYTES_MAX)).check_length().is_err());
+    }
+
+    #[test]
+    fn a_line_has_at_most_a_hundred_levels_and_a_payload_one_less() {
+        let nested = |levels: usize| "[".repeat(levels) + &"]".repeat(levels);
+        let line = |levels: usize| format!(r#"{{"event":"x","payload":{}}}"#, nested(levels));
+        assert!(Event::new("x", &nested(JSON_DEPTH_MAX - 1)).is_ok());
+        assert_eq!(Event::new("x", &nested(JSON_DEPTH_MAX)), Err(InvalidEvent::TooDeep));
+        assert!(Event::parse(&line(JSON_DEPTH_MAX - 1)).is_ok());
+        assert_eq!(Event::parse(&line(JSON_DEPTH_MAX)), Err(InvalidEvent::TooDeep));
+        let beside = format!(r#"{{"event":"x","payload":1,"other":{}}}"#, nested(1_000_000));
+        assert_eq!(Event::parse(&beside), Err(InvalidEvent::TooDeep));
     }
 
     #[test]

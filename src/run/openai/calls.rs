@@ -5,7 +5,8 @@
 //! the last call, unless that call is complete and the part names a function: then it begins the next call.
 
 use super::chunk::{Any, CallPart, number, text};
-use crate::model::{Event, Object, TextBuffer, quoted, text_of};
+use crate::limits::JSON_DEPTH_MAX;
+use crate::model::{Event, Object, TextBuffer, nested_deeper_at, quoted, text_of};
 
 /// Calls of one answer.
 const CALLS_MAX: usize = 1024;
@@ -169,7 +170,9 @@ impl Call {
 
     fn event_with(&self, arguments: &str) -> Option<Event> {
         const PREVIEW_CHARS_MAX: usize = 120;
-        let is_object = Object::parse(arguments).is_some();
+        // The line and the payload are levels, too. What is deeper stays as the model has written it.
+        let is_deep = nested_deeper_at(arguments.as_bytes(), JSON_DEPTH_MAX - 2).is_some();
+        let is_object = !is_deep && Object::parse(arguments).is_some();
         let mut payload = Object::default();
         payload.set_text("tool_call_id", &self.id);
         payload.set_text("name", if self.name.is_empty() { "tool" } else { &self.name });

@@ -1,7 +1,7 @@
 //! An incremental JSON reader: one byte after the other, it says where values and keys begin and end. It keeps the kinds
 //! of the open containers and nothing of their contents. Pure.
 
-use crate::limits::CHAT_BODY_DEPTH_MAX;
+use crate::limits::JSON_DEPTH_MAX;
 
 /// What a byte was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -197,7 +197,7 @@ impl JsonReader {
             b'-' => State::Number(Number::Minus),
             b'0' => State::Number(Number::Zero),
             b'1'..=b'9' => State::Number(Number::Whole),
-            b'{' | b'[' if depth == CHAT_BODY_DEPTH_MAX => return Err(Refusal::TooDeep),
+            b'{' | b'[' if depth == JSON_DEPTH_MAX => return Err(Refusal::TooDeep),
             b'{' | b'[' => {
                 self.open.push(byte == b'{');
                 if byte == b'{' { State::FirstKey } else { State::FirstItem }

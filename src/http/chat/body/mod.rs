@@ -7,7 +7,7 @@ mod tests;
 
 use json::{JsonReader, Refusal, Step};
 
-use crate::limits::{CHAT_FIELD_BYTES_MAX, ID_CHARS_MAX};
+use crate::limits::{CHAT_FIELD_BYTES_MAX, ID_CHARS_MAX, JSON_DEPTH_MAX};
 use crate::model::text_of;
 
 /// Bytes of a key as it is spelt. A longer one is none that is read here.
@@ -52,8 +52,10 @@ pub(crate) enum BadBody {
     Syntax { at: u64 },
     #[error("the body is not UTF-8: byte {at} is not")]
     Utf8 { at: u64 },
-    #[error("the body is nested too deeply at byte {at}")]
-    TooDeep { at: u64 },
+    #[error(
+        "line {line} of the body is nested deeper than {JSON_DEPTH_MAX} levels: flatten it, or send the inner part as a text"
+    )]
+    TooDeep { line: u64 },
     #[error("the body ends in the middle, after {at} bytes")]
     Truncated { at: u64 },
     #[error("the body is not a JSON object {{\"id\":..,\"messages\":[..]}}")]
@@ -117,6 +119,7 @@ impl ChatBody {
 pub(crate) struct BodyScanner {
     json: JsonReader,
     read: u64,
+    line_feeds: u64,
     key: Kept,
     is_key: bool,
     fields: [Option<Kept>; ChatField::ALL.len()],
@@ -136,6 +139,7 @@ impl BodyScanner {
         BodyScanner {
             json: JsonReader::new(),
             read: 0,
+            line_feeds: 0,
             key: Kept::default(),
             is_key: false,
             fields: Default::default(),
@@ -195,7 +199,7 @@ impl BodyScanner {
         let step = self.json.step(byte).map_err(|refusal| match refusal {
             Refusal::Syntax => BadBody::Syntax { at },
             Refusal::Utf8 => BadBody::Utf8 { at },
-            Refusal::TooDeep => BadBody::TooDeep { at },
+            Refusal::TooDeep => BadBody::TooDeep { line: self.line_feeds + 1 },
         })?;
         match step {
             Step::Begins { depth: 0 } if byte != b'{' => return Err(BadBody::NoObject),
@@ -210,6 +214,7 @@ impl BodyScanner {
             self.end(depth);
             return Ok(0);
         }
+        self.line_feeds += u64::from(byte == b'\n');
         self.keep(&[byte]);
         match step {
             Step::Ends { depth } => self.end(depth),

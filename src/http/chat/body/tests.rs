@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use serde_json::value::RawValue;
 
 use super::*;
-use crate::limits::CHAT_BODY_DEPTH_MAX;
+use crate::limits::JSON_DEPTH_MAX;
 use crate::model::Fields;
 
 const MESSAGE_BYTES_MAX: usize = 10_000;
@@ -109,9 +109,10 @@ fn bad_utf8_is_refused_although_a_character_may_be_cut_anywhere() {
 #[test]
 fn nesting_is_bounded_and_costs_no_stack() {
     let nested = |depth: usize| format!("{{\"messages\":[{}{}]}}", "[".repeat(depth), "]".repeat(depth));
-    assert!(whole(&nested(CHAT_BODY_DEPTH_MAX - 2)).is_ok());
-    assert!(matches!(whole(&nested(CHAT_BODY_DEPTH_MAX - 1)), Err(BadBody::TooDeep { .. })));
-    assert!(matches!(whole(&"{\"a\":".repeat(1_000_000)), Err(BadBody::TooDeep { .. })));
+    assert!(whole(&nested(JSON_DEPTH_MAX - 2)).is_ok());
+    assert!(matches!(whole(&nested(JSON_DEPTH_MAX - 1)), Err(BadBody::TooDeep { .. })));
+    assert!(matches!(whole(&"{\"a\":".repeat(1_000_000)), Err(BadBody::TooDeep { line: 1 })));
+    assert_eq!(whole(&format!("{{\n\"a\":\n{}", "[".repeat(JSON_DEPTH_MAX))), Err(BadBody::TooDeep { line: 3 }));
 }
 
 #[test]
