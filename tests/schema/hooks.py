@@ -59,6 +59,12 @@ def before_call(context, case, kwargs):
     if name == "append_events" and isinstance(body, list):
         for event in body:
             complete(event)
+        ends = [nth for nth, event in enumerate(body) if event["event"] in ENDS]
+        del body[ends[0] + 1 if ends else len(body):]
+
+
+# Events that end a run: none follows them.
+ENDS = {"done", "stream_end", "cancel", "apperror", "error"}
 
 
 def choose_form(case):
