@@ -27,19 +27,16 @@ pub(super) fn description(address: SocketAddr) -> Value {
     serde_json::from_str(body).unwrap_or_else(|why| panic!("{why}: {answer}"))
 }
 
-/// Each operation with its name for people.
-fn operations(description: &Value) -> Vec<(String, &Value)> {
+/// Each operation with its method and path.
+fn operations(description: &Value) -> impl Iterator<Item = (String, &Value)> {
     let paths = description["paths"].as_object().unwrap();
-    let methods = |(path, item): (&String, &'_ Value)| -> Vec<(String, Value)> {
-        let item = item.as_object().unwrap().clone();
-        item.into_iter().map(|(method, operation)| (format!("{method} {path}"), operation)).collect()
-    };
-    let names: Vec<String> = paths.iter().flat_map(methods).map(|(name, _)| name).collect();
-    let found = paths.values().flat_map(|item| item.as_object().unwrap().values());
-    names.into_iter().zip(found).collect()
+    paths.iter().flat_map(|(path, methods)| {
+        let methods = methods.as_object().unwrap().iter();
+        methods.map(move |(method, operation)| (format!("{method} {path}"), operation))
+    })
 }
 
-/// What is wrong with a body: it is of a shape without a name. Texts and lists of shapes with names are fine.
+/// Whether a body has a shape with a name. Texts and lists of such shapes are fine.
 fn is_named(schema: &Value) -> bool {
     match schema["type"].as_str() {
         None => schema.get("$ref").is_some(),
@@ -86,20 +83,17 @@ fn complaints(description: &Value) -> Vec<String> {
 }
 
 /// The schemas of an operation's bodies.
-fn bodies(operation: &Value) -> impl Iterator<Item = (String, &Value)> {
-    let of = |what: String, body: &'_ Value| -> Vec<(String, String)> {
-        body["content"].as_object().into_iter().flatten().map(|(kind, _)| (what.clone(), kind.clone())).collect()
-    };
-    let mut found = Vec::new();
-    for (what, kind) in of("the request".to_owned(), &operation["requestBody"]) {
-        found.push((what, &operation["requestBody"]["content"][&kind]["schema"]));
-    }
-    for (status, response) in operation["responses"].as_object().unwrap() {
-        for (what, kind) in of(status.clone(), response) {
-            found.push((what, &response["content"][&kind]["schema"]));
-        }
-    }
-    found.into_iter()
+fn bodies(operation: &Value) -> Vec<(String, &Value)> {
+    let request = [("the request".to_owned(), &operation["requestBody"])].into_iter();
+    let responses = operation["responses"].as_object().unwrap();
+    let responses = responses.iter().map(|(status, response)| (status.clone(), response));
+    let of =
+        |(of, body): (String, _)| -> Vec<(String, _)> { in_content(body).map(|schema| (of.clone(), schema)).collect() };
+    request.chain(responses).flat_map(of).collect()
+}
+
+fn in_content(body: &Value) -> impl Iterator<Item = &Value> {
+    body["content"].as_object().into_iter().flatten().map(|(_, content)| &content["schema"])
 }
 
 /// Objects within a schema that have no name of their own.

@@ -1,9 +1,11 @@
 //! Server-sent events: the messages of each stream, whose `data` is JSON text, and the notices among them.
 
+use utoipa::openapi::schema::Type;
+
 use super::chunk::{DataChunk, UiMessageChunk};
 use super::line::EventLine;
 use super::session::ListedSession;
-use super::shape::{Keys, Shape, any, count, either, json_text, one, stream_of, text, word, words};
+use super::shape::{Keys, Shape, count, either, json_text, of_types, one, stream_of, text, word, words};
 use crate::model::{RunEnd, RunState};
 
 /// A message without an id: a reader does not resume from it.
@@ -37,8 +39,8 @@ objects! {
 
     /// A session is gone, and so is its stream.
     known SessionEndNotice {
-        must "run_id": any(),
-        must "last_seq": any(),
+        must "run_id": of_types(&[Type::Null]),
+        must "last_seq": of_types(&[Type::Null]),
         must "state": word("deleted"),
     }
 
@@ -51,15 +53,14 @@ objects! {
 
     /// The reader's cursor means nothing here: forget what is there of the run or of the session, everything follows.
     known SnapshotNotice {
-        /// `unknown`, `foreign`: of another run; `ahead`: beyond the run's last event.
-        must "reason": text(),
+        must "reason": one::<SnapshotReason>(),
         must "run_id": text().or_null(),
         must "last_seq": count().or_null(),
     }
 
     /// The list is to be loaded: at the beginning, and after too many changes to remember.
     known ListSnapshotNotice {
-        must "reason": text(),
+        must "reason": word("load_the_list"),
     }
 
     /// A session was deleted.
@@ -69,6 +70,9 @@ objects! {
 }
 
 named! {
+    /// Why a cursor means nothing: it is none, of another run, or beyond the run's last event.
+    SnapshotReason => words(["unknown", "foreign", "ahead"]);
+
     /// The state of a run: how it ended, or that it has no events yet, that it goes on, or how a stream leaves it.
     RunStateWord => words([RunState::Unknown, RunState::Running].map(RunState::as_str).into_iter().chain(states()));
 
