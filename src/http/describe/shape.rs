@@ -1,7 +1,5 @@
 //! Building blocks of schemas: types of values, objects and unions with a name, and the named schemas that they refer to.
 
-use std::borrow::Cow;
-
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 use utoipa::openapi::extensions::Extensions;
@@ -43,7 +41,7 @@ impl Shape {
     }
 
     /// The same with words about it.
-    fn about(self, words: &str) -> Self {
+    pub(super) fn about(self, words: &str) -> Self {
         let words = Some(on_lines(words)).filter(|words| !words.is_empty());
         let schema = match self.schema {
             RefOr::Ref(mut reference) => {
@@ -238,16 +236,6 @@ impl Keys {
     }
 }
 
-/// Gives a shape its words, for a schema with a name.
-pub(super) fn described(words: &str, shape: Shape) -> Shape {
-    shape.about(words)
-}
-
-/// The last part of a type's name.
-pub(super) fn name_of(type_name: &'static str) -> Cow<'static, str> {
-    Cow::Borrowed(type_name)
-}
-
 /// Schemas with names: `/// words  Name => shape;`
 macro_rules! named {
     ($($(#[doc = $words:literal])+ $Name:ident => $shape:expr;)+) => {$(
@@ -257,7 +245,7 @@ macro_rules! named {
 
         impl $Name {
             fn shape() -> $crate::http::describe::shape::Shape {
-                $crate::http::describe::shape::described(concat!($($words, "\n"),+), $shape)
+                $shape.about(concat!($($words, "\n"),+))
             }
         }
 
@@ -269,7 +257,7 @@ macro_rules! named {
 
         impl utoipa::ToSchema for $Name {
             fn name() -> std::borrow::Cow<'static, str> {
-                $crate::http::describe::shape::name_of(stringify!($Name))
+                std::borrow::Cow::Borrowed(stringify!($Name))
             }
 
             fn schemas(named: &mut Vec<$crate::http::describe::shape::Named>) {
