@@ -13,9 +13,7 @@ use crate::journal::{
     read_events, replay_session, runs_as_begun, segments, summarize, summarize_within,
 };
 use crate::limits::{LEASE_SECONDS_MAX, MESSAGE_ID_CHARS_MAX, MESSAGE_METADATA_BYTES_MAX};
-use crate::model::{
-    Cursor, Event, ONLY_ATTACHMENTS, PendingTurn, RunId, Session, SessionId, TurnNote, shows_nothing,
-};
+use crate::model::{Cursor, Event, ONLY_ATTACHMENTS, PendingTurn, RunId, Session, SessionId, TurnNote, shows_nothing};
 use crate::recovery::{keep_unanswered, without_replaced};
 use crate::sidecar::{SaveOptions, SidecarError};
 use crate::storage::{Birth, Durability, ObjectKind, OpenedJournal, StorageError};

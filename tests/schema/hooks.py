@@ -1,4 +1,4 @@
-"""What a description cannot say: lines of JSON as bodies, and the rules between the parts of a request."""
+"""What a description cannot say: lines of JSON and streams as bodies, and the rules between the parts of a request."""
 
 import json
 
@@ -20,6 +20,20 @@ def read_lines(context, response):
     return [json.loads(line) for line in response.content.split(b"\n") if line]
 
 
+@schemathesis.hook
+def before_load_schema(context, raw_schema):
+    """Bodies of lines and of server-sent events are texts, which say what they are made of: a list of that, here."""
+    schemas = raw_schema["components"]["schemas"]
+    for operation in (operation for path in raw_schema["paths"].values() for operation in path.values()):
+        for body in [operation.get("requestBody", {}), *operation.get("responses", {}).values()]:
+            for media_type, content in body.get("content", {}).items():
+                named = schemas[content["schema"]["$ref"].rsplit("/", 1)[1]] if "$ref" in content["schema"] else {}
+                if "contentSchema" not in named:
+                    continue
+                part = named["contentSchema"]
+                content["schema"] = {"type": "array", "items": part} if media_type == "application/x-ndjson" else part
+
+
 def is_positive(case):
     return case.meta is None or case.meta.generation.mode.is_positive
 
@@ -36,6 +50,8 @@ def before_call(context, case, kwargs):
         name_the_runner(body)
         if isinstance(body.get("runner"), str):
             body.pop("lease_seconds", None)
+        if isinstance(body.get("attachments"), list):
+            body["attachments"] = [elsewhere(item) for item in body["attachments"]]
     if name == "chat" and isinstance(body, dict):
         name_the_runner(body)
         body.pop("messageId", None)  # It names a message that is there.
@@ -43,6 +59,12 @@ def before_call(context, case, kwargs):
     if name == "append_events" and isinstance(body, list):
         for event in body:
             complete(event)
+        ends = [nth for nth, event in enumerate(body) if event["event"] in ENDS]
+        del body[ends[0] + 1 if ends else len(body):]
+
+
+# Events that end a run: none follows them.
+ENDS = {"done", "stream_end", "cancel", "apperror", "error"}
 
 
 def choose_form(case):
@@ -63,6 +85,13 @@ def name_the_runner(body):
     """The server knows its runners; a description that is the same everywhere does not."""
     if isinstance(body.get("runner"), str):
         body["runner"] = "demo"
+
+
+def elsewhere(attachment):
+    """A file that is named is there: one of another place, because nothing was uploaded."""
+    if isinstance(attachment, dict) and not {"url", "attachment"}.isdisjoint(attachment):
+        return {"type": "file", "mediaType": "image/png", "url": "https://example.org/a.png"}
+    return attachment
 
 
 def complete(event):

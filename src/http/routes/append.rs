@@ -8,7 +8,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::clock::Stopwatch;
 use crate::http::app::SharedApp;
-use crate::http::describe::{InRun, NewEvent};
+use crate::http::describe::{InRun, NewEventLines};
 use crate::http::error::{ApiError, ErrorBody};
 use crate::http::producers::Turn;
 use crate::http::request::{Asked, OfRun, SentLines};
@@ -22,6 +22,7 @@ const EVENTS_MAX: usize = 100_000;
 
 /// Events that were taken.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = EventsAppended)]
 pub(super) struct Taken {
     /// The number of the last of them; of the run's last event if there was none.
     last_seq: u64,
@@ -50,8 +51,8 @@ enum Lasting {
 /// Appends events, all of them or none; without any, says that the producer is alive.
 #[utoipa::path(
     post, path = "/v1/sessions/{sid}/runs/{rid}/events", operation_id = "append_events", tag = "runs",
-    request_body(content = Vec<NewEvent>, content_type = "application/x-ndjson",
-                 description = "JSON lines: each item of the array is a line of its own."),
+    request_body(content = NewEventLines, content_type = "application/x-ndjson",
+                 description = "JSON lines, each an event."),
     params(InRun, AppendAsked),
     responses(
         (status = 200, description = "They were taken, as lasting as asked for.", body = Taken,

@@ -7,9 +7,9 @@ use axum::response::Response;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::sessions::{SessionMetadata, matches_any, metadata_answer, missing};
+use super::sessions::{matches_any, metadata_answer, missing};
 use crate::http::app::SharedApp;
-use crate::http::describe::{InBranch, InSession};
+use crate::http::describe::{InBranch, InSession, SessionMetadata};
 use crate::http::error::{ApiError, ErrorBody};
 use crate::http::request::{OfBranch, OfSession, text_of};
 use crate::model::{BranchReason, BranchSummary, Metadata, Revision};
@@ -17,6 +17,7 @@ use crate::store::StoreError;
 
 /// The branches of a session.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = BranchList)]
 pub(super) struct Branches {
     /// The oldest first.
     branches: Vec<ListedBranch>,
@@ -24,6 +25,7 @@ pub(super) struct Branches {
 
 /// Rows that are not in the transcript.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Branch)]
 struct ListedBranch {
     branch_id: String,
     /// The run that answered its first message.
@@ -39,6 +41,7 @@ struct ListedBranch {
 
 #[derive(Debug, Clone, Copy, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
+#[schema(as = BranchReason)]
 enum Reason {
     /// Its message got another answer.
     Regenerate,

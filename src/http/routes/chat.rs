@@ -11,7 +11,7 @@ use super::runs::{expect_runner, start};
 use super::sessions::missing;
 use crate::http::app::SharedApp;
 use crate::http::chat::{BadFile, ChatRequest, ChatTurn, InvalidChat, Known, RefusedTurn};
-use crate::http::describe::{ChatBody, StreamEvent};
+use crate::http::describe::{ChatRequestBody, ChatStream};
 use crate::http::error::{ApiError, ErrorBody};
 use crate::http::request::{expect_json, read_chat};
 use crate::model::{Row, RunId, Session, SessionId};
@@ -27,9 +27,9 @@ const TITLE_CHARS_MAX: usize = 60;
 /// that replaces the message of this id and what follows; `regenerate-message` gives a message another answer. What is
 /// replaced stays until the new answer is complete, and is a branch then.
 #[utoipa::path(
-    post, path = "/api/chat", operation_id = "chat", tag = "chat", request_body = ChatBody,
+    post, path = "/api/chat", operation_id = "chat", tag = "chat", request_body = ChatRequestBody,
     responses(
-        (status = 200, description = "The UI message stream.", content_type = "text/event-stream", body = StreamEvent,
+        (status = 200, description = "The UI message stream.", content_type = "text/event-stream", body = ChatStream,
          headers(("lastword-run" = String, description = "The run that answers."))),
         (status = 400, description = "It cannot be answered.", content((String = "text/plain"), (ErrorBody = "application/json"))),
         (status = 409, description = "Another answer has not ended, or the message was sent before with other words.",

@@ -10,7 +10,7 @@ use utoipa::IntoParams;
 
 use super::sessions::missing;
 use crate::http::app::{App, SharedApp};
-use crate::http::describe::{EventLine, InRun, Resuming, RunStateWord, StreamEvent};
+use crate::http::describe::{EventLines, InRun, ListStream, Resuming, RunStateWord, RunStream};
 use crate::http::error::{ApiError, ErrorBody};
 use crate::http::request::{Asked, OfRun, text_of};
 use crate::http::stream::{
@@ -49,7 +49,7 @@ pub(super) struct ListFollowAsked {
     responses(
         (status = 200, description = "The events. Of lines none if there is nothing after `after`, and with `wait` none if the run has \
 ended as well.", content(
-            (Vec<EventLine> = "application/x-ndjson"), (StreamEvent = "text/event-stream")),
+            (EventLines = "application/x-ndjson"), (RunStream = "text/event-stream")),
          headers(("Lastword-Run-State" = RunStateWord, description = "With lines: the state of the run as it was when they were \
 looked for. `unknown` and `running`: more may come."))),
         (status = 204, description = "With `wait`: nothing came in time, and the run goes on. Ask again.",
@@ -174,7 +174,7 @@ fn lines_answer(app: &SharedApp, first: Option<Next>, follower: Follower, count:
 #[utoipa::path(
     get, path = "/v1/events", operation_id = "follow_list", tag = "streams", params(ListFollowAsked, Resuming),
     responses(
-        (status = 200, description = "Server-sent events.", content_type = "text/event-stream", body = StreamEvent),
+        (status = 200, description = "Server-sent events.", content_type = "text/event-stream", body = ListStream),
         (status = "4XX", description = "Refused.", body = ErrorBody),
         (status = "5XX", description = "Failed.", body = ErrorBody),
     )

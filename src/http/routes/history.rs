@@ -13,7 +13,7 @@ use super::sessions::missing;
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::http::app::SharedApp;
 use crate::http::chat::{ChatFeed, FileAddresses, HistoryView, Pending, ui_messages};
-use crate::http::describe::{InSession, StreamEvent, UiMessage};
+use crate::http::describe::{ChatStream, InSession, UiMessage};
 use crate::http::error::{ApiError, ErrorBody};
 use crate::http::request::{Asked, OfSession};
 use crate::http::stream::{Follower, FollowerCount, Waits, chunk_stream};
@@ -116,7 +116,7 @@ fn read_history(
 #[utoipa::path(
     get, path = "/api/chat/{sid}/stream", operation_id = "resume_chat", tag = "chat", params(InSession, ResumeAsked),
     responses(
-        (status = 200, description = "The UI message stream.", content_type = "text/event-stream", body = StreamEvent,
+        (status = 200, description = "The UI message stream.", content_type = "text/event-stream", body = ChatStream,
          headers(("lastword-run" = String, description = "The run that is streamed."))),
         (status = 204, description = "The history has all of it."),
         (status = 404, description = "There is no such run.", content((String = "text/plain"), (ErrorBody = "application/json"))),

@@ -36,7 +36,16 @@ use super::log::log;
         description = "Sessions, runs and their streams of a crash-proof session store: the last word is never lost."
     ),
     components(schemas(ErrorBody)),
-    security(("token" = []), ("cookie" = []))
+    security(("token" = []), ("cookie" = [])),
+    tags(
+        (name = "sessions", description = "Conversations: created, listed, read, changed, deleted."),
+        (name = "runs", description = "Answers: begun, produced event by event, stopped."),
+        (name = "streams", description = "Events as they come: of a run, of a session, of the list. Each `data` is JSON text."),
+        (name = "attachments", description = "Files of messages, stored by the hash of their bytes."),
+        (name = "branches", description = "Answers that were replaced."),
+        (name = "chat", description = "The AI SDK's chat: its messages and its stream."),
+        (name = "operations", description = "For the operator: health, numbers, the doctor's report."),
+    ),
 )]
 struct Described;
 

@@ -11,6 +11,7 @@ use utoipa::ToSchema;
 use crate::doctor::{self, DoctorError, DoctorOptions};
 use crate::http::app::{App, SharedApp};
 use crate::http::blocking_pool::at;
+use crate::http::describe::CheckReport;
 use crate::http::error::{ApiError, ErrorBody, with_causes};
 use crate::http::metrics::Exposition;
 use crate::http::request::Asked;
@@ -29,7 +30,7 @@ pub(super) struct Health {
 
 /// Whether the process answers.
 #[utoipa::path(
-    get, path = "/healthz", tag = "operations", security(()),
+    get, path = "/healthz", operation_id = "health", tag = "operations", security(()),
     responses((status = 200, description = "It does.", body = Health),
               (status = "4XX", description = "Refused.", body = ErrorBody))
 )]
@@ -39,7 +40,7 @@ pub(super) async fn health() -> Json<Health> {
 
 /// Whether new turns can be begun: the store can be written, nothing is wrong with it, and the server is not about to end.
 #[utoipa::path(
-    get, path = "/readyz", tag = "operations", security(()),
+    get, path = "/readyz", operation_id = "readiness", tag = "operations", security(()),
     responses((status = 200, description = "They can.", body = Health),
               (status = 503, description = "They cannot.", body = ErrorBody),
               (status = "4XX", description = "Refused.", body = ErrorBody))
@@ -59,7 +60,7 @@ pub(super) async fn readiness(State(app): State<SharedApp>) -> Result<Json<Healt
 
 /// What the server and its store count, in the text format of Prometheus.
 #[utoipa::path(
-    get, path = "/metrics", tag = "operations",
+    get, path = "/metrics", operation_id = "metrics", tag = "operations",
     responses((status = 200, description = "Numbers.", body = String, content_type = "text/plain"),
               (status = "4XX", description = "Refused.", body = ErrorBody))
 )]
@@ -79,10 +80,10 @@ fn write_runs(app: &App, text: &mut Exposition) {
 
 /// Looks through the whole directory, or some sessions, and says what is wrong. Changes nothing.
 #[utoipa::path(
-    get, path = "/v1/check", tag = "operations",
+    get, path = "/v1/check", operation_id = "check", tag = "operations",
     params(("session" = Option<Vec<String>>, Query, description = "Only these sessions.")),
     responses(
-        (status = 200, description = "The report.", body = Object),
+        (status = 200, description = "The report.", body = CheckReport),
         (status = 400, description = "It cannot be checked like this.", body = ErrorBody),
         (status = 404, description = "There is no such session.", body = ErrorBody),
         (status = "4XX", description = "Refused.", body = ErrorBody),

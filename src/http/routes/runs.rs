@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 use super::attachments::Attached;
 use super::sessions::missing;
 use crate::http::app::{App, SharedApp};
-use crate::http::describe::{InRun, InSession};
+use crate::http::describe::{Attachment, InRun, InSession};
 use crate::http::error::{ApiError, ErrorBody};
 use crate::http::request::{OfRun, OfSession, Sent};
 use crate::limits::LEASE_SECONDS_MAX;
@@ -25,6 +25,7 @@ const USUAL_RUNNER: &str = "default";
 /// What the user says, and who is to answer.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = NewRun)]
 pub(super) struct Turn {
     /// The message. Only one with attachments may be blank.
     #[schema(min_length = 1, pattern = "\\S")]
@@ -40,18 +41,20 @@ pub(super) struct Turn {
     lease_seconds: Option<f64>,
     /// What was attached to the message. The bytes of a `data:` URL are stored beside the session, and what an upload
     /// answered can be given as it is.
-    #[schema(value_type = Option<Vec<serde_json::Value>>)]
+    #[schema(value_type = Option<Vec<Attachment>>)]
     attachments: Option<Box<RawValue>>,
 }
 
 /// A run that has begun.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = RunBegun)]
 pub(super) struct Begun {
     run_id: String,
 }
 
 /// A run that has ended.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = RunStopped)]
 pub(super) struct Stopped {
     run_id: String,
     /// Whether this ended it; it had ended before if not.

@@ -20,9 +20,8 @@ pub(super) fn describe(described: &mut OpenApi, base: &BasePath) {
     described.paths.paths.values_mut().flat_map(readings).for_each(|read| {
         read.security.get_or_insert_with(|| requirements(READING));
     });
-    if !base.as_str().is_empty() {
-        described.servers = Some(vec![Server::new(base.as_str())]);
-    }
+    let address = if base.as_str().is_empty() { "/" } else { base.as_str() };
+    described.servers = Some(vec![Server::new(address)]);
 }
 
 /// One of them is enough.

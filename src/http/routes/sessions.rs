@@ -12,7 +12,9 @@ use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::http::app::SharedApp;
-use crate::http::describe::{InSession, Knowing, Meaning, Resuming, StreamEvent};
+use crate::http::describe::{
+    InSession, Knowing, ListItem, Meaning, Resuming, Session as SessionBody, SessionMetadata, SessionStream,
+};
 use crate::http::error::{ApiError, ErrorBody};
 use crate::http::request::{Asked, OfSession, Sent, text_of};
 use crate::http::stream::{SessionFeed, StartAt, event_stream};
@@ -35,6 +37,7 @@ const QUERY_CHARS_MAX: usize = 200;
 /// A session to be created.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = NewSession)]
 pub(super) struct Creation {
     /// Its title.
     #[serde(default = "untitled")]
@@ -49,20 +52,11 @@ fn untitled() -> String {
     "Untitled".to_owned()
 }
 
-/// What stands before a session's transcript: every key of its file, whoever put it there.
-#[derive(Debug, Serialize, ToSchema)]
-pub(super) struct SessionMetadata {
-    session_id: String,
-    #[schema(additional_properties)]
-    #[serde(flatten)]
-    rest: serde_json::Map<String, serde_json::Value>,
-}
-
 /// A page of the list.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct SessionPage {
     /// The sessions, the one changed last first. One that cannot be read has an `error`.
-    #[schema(value_type = Vec<Object>)]
+    #[schema(value_type = Vec<ListItem>)]
     sessions: Vec<Box<RawValue>>,
     /// Where the next page begins; null at the end. Go on while there is one, also behind a page that is short or empty.
     next_cursor: Option<String>,
@@ -108,6 +102,7 @@ enum View {
 /// What is to be changed.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = SessionChanges)]
 pub(super) struct Changes {
     title: Option<String>,
     pinned: Option<bool>,
@@ -209,7 +204,7 @@ fn bounded(name: &str, given: Option<u32>, usual: u32, max: u32) -> Result<u32, 
     get, path = "/v1/sessions/{sid}", operation_id = "read_session", tag = "sessions",
     params(InSession, ReadAsked, Knowing),
     responses(
-        (status = 200, description = "The session's object.", body = Object, headers(("etag" = String, description = "Its revision."))),
+        (status = 200, description = "The session's object.", body = SessionBody, headers(("etag" = String, description = "Its revision."))),
         (status = 304, description = "It is of that revision still."),
         (status = 400, description = "It cannot be read like this.", body = ErrorBody),
         (status = 404, description = "There is no such session.", body = ErrorBody),
@@ -360,7 +355,7 @@ pub(super) async fn delete(
     get, path = "/v1/sessions/{sid}/events", operation_id = "follow_session", tag = "streams",
     params(InSession, FollowAsked, Resuming),
     responses(
-        (status = 200, description = "Server-sent events.", content_type = "text/event-stream", body = StreamEvent),
+        (status = 200, description = "Server-sent events.", content_type = "text/event-stream", body = SessionStream),
         (status = 404, description = "There is no such session.", body = ErrorBody),
         (status = "4XX", description = "Refused.", body = ErrorBody),
         (status = "5XX", description = "Failed.", body = ErrorBody),
