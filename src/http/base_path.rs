@@ -39,7 +39,7 @@ pub struct BasePath(Box<str>);
 /// A text that is not a base path.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "give a path like /chat: up to {BYTES_MAX} bytes, segments of letters, digits, `-`, `_`, `.` and `~`, none of which is `.` or `..`, and \
+    "give a path like /chat: up to {BYTES_MAX} bytes, segments of letters, digits, `-`, `_`, `.` and `~` that do not begin with a dot, and \
      the first of which is not one of the server's own ({})", OWN_SEGMENTS.join(", ")
 )]
 pub struct BadBasePath;
@@ -86,10 +86,10 @@ impl fmt::Display for BasePath {
     }
 }
 
-/// Whether a segment of a path means itself, to every proxy and every router.
+/// Whether a segment of a path means itself, to every proxy and every router. No id of ours begins with a dot.
 pub(super) fn is_plain_segment(segment: &str) -> bool {
-    !matches!(segment, "" | "." | "..")
-        && segment.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte))
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    !segment.is_empty() && !segment.starts_with('.') && segment.bytes().all(is_plain)
 }
 
 /// The same routes, also under the base path.

@@ -27,7 +27,8 @@ pub(in crate::http) struct TicketPath<'a> {
 
 /// What a path for a ticket must look like.
 pub(in crate::http) const PATH_RULE: &str = "the path of a ticket begins with / and has 1 to 16 segments of letters, digits, `-`, `_`, `.` \
-                                             and `~`, as in /v1/sessions/ID/events: leave out its host and its query";
+                                             and `~` that do not begin with a dot, as in /v1/sessions/ID/events: leave out its host and \
+                                             its query";
 
 impl<'a> TicketPath<'a> {
     pub(in crate::http) fn parse(path: &'a str) -> Option<Self> {
@@ -168,6 +169,7 @@ mod tests {
             "/v1//a",
             "/v1/..",
             "/v1/.",
+            "/v1/.a",
             "/v1/%61",
             "/v1?x",
             "/v1#x",

@@ -22,7 +22,11 @@ const BODY_BYTES_MAX: usize = 8 * 1024;
 #[serde(deny_unknown_fields)]
 pub(super) struct TicketAsked {
     /// The path that is to be read, with or without the server's base path. The ticket is also good for what is below it.
-    #[schema(pattern = "^(/[A-Za-z0-9._~-]+){1,16}$", max_length = 1024, example = "/v1/sessions/trip/events")]
+    #[schema(
+        pattern = "^(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*){1,16}$",
+        max_length = 1024,
+        example = "/v1/sessions/trip/events"
+    )]
     path: String,
 }
 
