@@ -1,5 +1,6 @@
 //! `lastword new`
 
+use lastword::model::UNTITLED;
 use lastword::{NewSession, SessionId, StoreError};
 
 use super::failure::Failure;
@@ -10,8 +11,8 @@ pub(super) struct Args {
     /// The session's id; a fresh one if none is given.
     #[arg(long, allow_hyphen_values = true)]
     id: Option<String>,
-    /// The session's title.
-    #[arg(long, default_value = "Untitled")]
+    /// The session's title. Without one, the first words of its first message become the title.
+    #[arg(long, default_value = UNTITLED)]
     title: String,
 }
 

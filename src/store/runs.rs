@@ -13,7 +13,10 @@ use crate::journal::{
     read_events, replay_session, runs_as_begun, segments, summarize, summarize_within,
 };
 use crate::limits::{LEASE_SECONDS_MAX, MESSAGE_ID_CHARS_MAX, MESSAGE_METADATA_BYTES_MAX};
-use crate::model::{Cursor, Event, ONLY_ATTACHMENTS, PendingTurn, RunId, Session, SessionId, TurnNote, shows_nothing};
+use crate::model::{
+    Cursor, Event, List, ONLY_ATTACHMENTS, PendingTurn, RunId, Session, SessionId, TurnNote, UNTITLED, is_blank,
+    shows_nothing, title_of,
+};
 use crate::recovery::{keep_unanswered, without_replaced};
 use crate::sidecar::{SaveOptions, SidecarError};
 use crate::storage::{Birth, Durability, ObjectKind, OpenedJournal, StorageError};
@@ -112,6 +115,17 @@ impl UserTurn {
     }
 }
 
+/// Gives a session without a title and without rows the first words of its first message as its title, in the same save as
+/// the turn: a crash leaves both or neither. A title that a person gave stays.
+fn title_untitled(document: &mut Session, message: &str) {
+    let given = document.title();
+    let is_untitled = given == UNTITLED || given.chars().all(is_blank);
+    let title = title_of(message);
+    if is_untitled && document.len(List::Messages) == 0 && !title.is_empty() {
+        document.set_text("title", &title);
+    }
+}
+
 /// JSON without what stands between its tokens on lines of their own: in a string no control character stands as it is.
 fn on_one_line(json: &str) -> String {
     json.trim().chars().filter(|c| *c >= ' ').collect()
@@ -122,6 +136,8 @@ const ANSWER_PART: u64 = 16;
 
 impl Store {
     /// Begins a turn: the user's message is durable, and the run is there to be appended to.
+    ///
+    /// A session without a title takes the first words of its first message as its title.
     ///
     /// What a crash leaves: a journal without events, which a repeat takes over; or that and the pending turn. A turn that is
     /// refused leaves nothing.
@@ -135,6 +151,7 @@ impl Store {
         let Asked { pending, note } = shared.asked(&document, &turn)?;
         let now = shared.clock.now();
         document.set_pending(&run, &pending, now);
+        title_untitled(&mut document, &pending.message);
         shared.refuse_too_large(without_replaced(&document, &note).as_ref().unwrap_or(&document))?;
         let order = shared.next_order(&lock, &document)?;
         let (begun_at, lease_seconds) = (now.seconds(), turn.lease_seconds);

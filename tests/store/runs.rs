@@ -36,6 +36,21 @@ fn a_turn_is_pending_until_it_ends_and_then_in_the_transcript() {
 }
 
 #[test]
+fn a_session_without_a_title_takes_the_words_of_its_first_message_in_the_save_of_the_turn() {
+    let fixture = fixture();
+    for (given, title) in [("Untitled", "Where to go?"), (" ", "Where to go?"), ("A trip", "A trip")] {
+        let id = fixture.store.create(NewSession::titled(given)).unwrap();
+        let run = fixture.store.begin_run(&id, UserTurn::text(" Where\nto  go?")).unwrap();
+        assert_eq!(fixture.store.metadata(&id).unwrap().title(), title);
+        run.finish(Outcome::Completed).unwrap();
+        // A title that was taken back stays taken back: this is not the first message.
+        fixture.store.update(&id, SaveOptions::default(), |session| session.set_text("title", "Untitled")).unwrap();
+        fixture.store.begin_run(&id, UserTurn::text("More")).unwrap().finish(Outcome::Completed).unwrap();
+        assert_eq!(fixture.store.get_session(&id).unwrap().title(), "Untitled");
+    }
+}
+
+#[test]
 fn a_stopped_run_keeps_its_partial_answer_and_says_so() {
     let fixture = fixture();
     let run = fixture.begin("x");

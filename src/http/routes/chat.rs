@@ -14,11 +14,8 @@ use crate::http::chat::{BadFile, ChatRequest, ChatTurn, InvalidChat, Known, Refu
 use crate::http::describe::{ChatRequestBody, ChatStream};
 use crate::http::error::{ApiError, ErrorBody};
 use crate::http::request::{expect_json, read_chat};
-use crate::model::{Row, RunId, Session, SessionId};
+use crate::model::{Row, RunId, Session, SessionId, title_of};
 use crate::store::{NewSession, Replaces, Store, StoreError, UserTurn};
-
-/// Characters of a title that is made of the first message.
-const TITLE_CHARS_MAX: usize = 60;
 
 /// Answers the user's last message with a runner of the server, in the session that has the chat's id, which is created
 /// if it is not there. A client that leaves stops nothing.
@@ -182,14 +179,5 @@ fn create_missing(store: &Store, session: &SessionId, message: &str) -> Result<(
             }
         }
         Err(error) => Err(error.into()),
-    }
-}
-
-/// The first words of a message, on one line.
-fn title_of(message: &str) -> String {
-    let words: String = message.split_whitespace().collect::<Vec<_>>().join(" ");
-    match words.char_indices().nth(TITLE_CHARS_MAX) {
-        Some((end, _)) => format!("{}...", words[..end].trim_end()),
-        None => words,
     }
 }

@@ -19,7 +19,7 @@ use crate::http::error::{ApiError, ErrorBody};
 use crate::http::request::{Asked, OfSession, Sent, text_of};
 use crate::http::stream::{SessionFeed, StartAt, event_stream};
 use crate::index::{ListFilter, Position};
-use crate::model::{List, Metadata, Object, Revision, Session, SessionId, ToolCard};
+use crate::model::{List, Metadata, Object, Revision, Session, SessionId, ToolCard, UNTITLED};
 use crate::sidecar::{SaveOptions, SidecarError};
 use crate::store::{Listed, NewSession, StoreError};
 
@@ -39,7 +39,7 @@ const QUERY_CHARS_MAX: usize = 200;
 #[serde(deny_unknown_fields)]
 #[schema(as = NewSession)]
 pub(super) struct Creation {
-    /// Its title.
+    /// Its title. Without one, the first words of its first message become the title.
     #[serde(default = "untitled")]
     #[schema(default = "Untitled")]
     title: String,
@@ -49,7 +49,7 @@ pub(super) struct Creation {
 }
 
 fn untitled() -> String {
-    "Untitled".to_owned()
+    UNTITLED.to_owned()
 }
 
 /// A page of the list.
