@@ -94,7 +94,18 @@ fn with_tokens_nobody_comes_in_without_one() {
             with(ask("GET", path), wrong).expect(401);
         }
     }
-    for path in ["/healthz", "/readyz", "/", "/page.js", "/page.css", "/client/chat-transport.ts", "/openapi.json"] {
+    let page = [
+        "/",
+        "/page.js",
+        "/page.css",
+        "/compose.js",
+        "/dom.js",
+        "/list.js",
+        "/login.js",
+        "/server.js",
+        "/transcript.js",
+    ];
+    for path in page.into_iter().chain(["/healthz", "/readyz", "/client/chat-transport.ts", "/openapi.json"]) {
         house.get(path).expect(200);
     }
     with(ask("POST", "/v1/sessions").json(json!({ "session_id": "a" })), WRITE).expect(201);

@@ -5,7 +5,8 @@ use std::sync::Barrier;
 use std::sync::mpsc;
 
 use lastword::{
-    AppendError, Durability, Event, List, NewSession, Options, Outcome, Run, RunId, Store, StoreError, UserTurn,
+    AppendError, Durability, Event, List, NewSession, Options, Outcome, Run, RunId, SaveOptions, Store, StoreError,
+    UserTurn,
 };
 
 use serde_json::json;

@@ -20,7 +20,7 @@ fn the_page_shows_every_word_once_across_a_crash() {
 #[test]
 fn the_page_shows_every_word_once_across_a_cut() {
     House::open().play("page_cut", &[]);
-    House::with_token("a-token-of-the-test").play("page_cut", &["a-token-of-the-test"]);
+    House::with_tokens("a-token-of-the-test").play("page_cut", &["a-token-of-the-test"]);
 }
 
 #[test]
@@ -29,6 +29,28 @@ fn the_page_stops_answers_and_shows_what_others_wrote_as_text() {
 }
 
 #[test]
-fn the_page_asks_for_the_token_and_streams_with_it() {
-    House::with_token("a-token-of-the-test").play("page_token", &["a-token-of-the-test"]);
+fn the_page_logs_in_with_a_token_and_says_what_is_wrong_with_others() {
+    let (token, reading) = ("a-token-of-the-test", "a-reading-token-of-the-test");
+    House::with_tokens(&format!("{token}\n{reading} read-only")).play("page_login", &[token, reading]);
+}
+
+#[test]
+fn the_page_takes_in_long_answers_without_blocking() {
+    House::open().play("page_speed", &[]);
+}
+
+#[test]
+fn the_page_tells_errors_apart_and_keeps_drafts_with_their_session() {
+    House::open().play("page_errors", &[]);
+}
+
+#[test]
+fn the_page_shows_what_an_answer_is_doing() {
+    House::open().play("page_states", &[]);
+}
+
+#[test]
+fn the_page_works_under_a_path_of_a_proxy_or_of_its_own() {
+    House::open().play("page_path", &[]);
+    House::under("/chat").play("page_path", &[]);
 }

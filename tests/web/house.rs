@@ -28,27 +28,34 @@ pub(crate) struct House {
     /// Where a scene may serve an endpoint that speaks OpenAI's chat completions: the runner `model` asks there.
     endpoint: String,
     token_file: bool,
+    /// The path that the server is reached under, without a slash at its end.
+    base_path: &'static str,
     server: Option<Process>,
 }
 
 impl House {
     /// A server that lets everybody in.
     pub(crate) fn open() -> Self {
-        Self::new(None)
+        Self::new(None, "")
     }
 
-    /// A server that wants this token.
-    pub(crate) fn with_token(token: &str) -> Self {
-        Self::new(Some(token))
+    /// A server under a path of its own.
+    pub(crate) fn under(base_path: &'static str) -> Self {
+        Self::new(None, base_path)
     }
 
-    fn new(token: Option<&str>) -> Self {
+    /// A server that wants one of these tokens, the lines of its token file.
+    pub(crate) fn with_tokens(tokens: &str) -> Self {
+        Self::new(Some(tokens), "")
+    }
+
+    fn new(tokens: Option<&str>, base_path: &'static str) -> Self {
         let home = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("the build directory can be written");
         let endpoint = free_address();
         write_private(&home.path().join("lastword.toml"), &runners(&endpoint));
-        token.iter().for_each(|token| write_private(&home.path().join("tokens"), token));
+        tokens.iter().for_each(|tokens| write_private(&home.path().join("tokens"), tokens));
         let address = "127.0.0.1:0".to_owned();
-        let mut house = House { home, address, endpoint, token_file: token.is_some(), server: None };
+        let mut house = House { home, address, endpoint, token_file: tokens.is_some(), base_path, server: None };
         house.start_server();
         house
     }
@@ -57,6 +64,9 @@ impl House {
         let mut command = Command::new(LASTWORD);
         command.arg("--data").arg(self.home.path().join("data")).args(["serve", "--listen", &self.address]);
         command.args(["--pace-ms", "10", "--retry-ms", "200", "--config"]).arg(self.home.path().join("lastword.toml"));
+        if !self.base_path.is_empty() {
+            command.args(["--base-path", self.base_path]);
+        }
         if self.token_file {
             command.arg("--token-file").arg(self.home.path().join("tokens"));
         }
@@ -87,6 +97,17 @@ impl House {
         server.end().stderr
     }
 
+    /// Asks the server to end. It goes on until its runs have.
+    fn drain_server(&self) {
+        let id = self.server.as_ref().expect("a server is there").id();
+        let id = rustix::process::Pid::from_raw(id.cast_signed()).expect("a child has an id");
+        rustix::process::kill_process(id, rustix::process::Signal::TERM).expect("a child can be signalled");
+    }
+
+    fn write_tokens(&self, tokens: &str) {
+        write_private(&self.home.path().join("tokens"), tokens);
+    }
+
     /// Plays a scene to its end.
     pub(crate) fn play(&mut self, scene: &str, args: &[&str]) {
         let mut script = Process::start(self.script(scene, args));
@@ -95,6 +116,10 @@ impl House {
             match line.split_once(' ').unwrap_or((&line, "")) {
                 ("ask", "kill") => drop(self.kill_server()),
                 ("ask", "start") => self.start_server(),
+                ("ask", "drain") => self.drain_server(),
+                ("ask", request) if request.starts_with("tokens ") => {
+                    self.write_tokens(&request["tokens ".len()..].replace(',', "\n"));
+                }
                 ("passed", name) => has_passed = name == scene,
                 _ => eprintln!("{line}"),
             }
@@ -116,19 +141,21 @@ impl House {
         assert!(is_set_up, "the scripts' packages, or the browser, are not there: .ci/setup installs them");
         let mut command = Command::new("node");
         command.current_dir(SCRIPTS).arg(format!("scenes/{scene}.mjs")).args(args);
-        command.env("LASTWORD_BASE", format!("http://{}", self.address)).env("LASTWORD_SCENE", scene);
+        command.env("LASTWORD_BASE", format!("http://{}{}", self.address, self.base_path));
+        command.env("LASTWORD_SCENE", scene);
         command.env("LASTWORD_ENDPOINT", &self.endpoint);
         command
     }
 }
 
-/// Two commands, and an endpoint of the scene's own.
+/// Two commands, an endpoint of the scene's own, and a demo that takes its time.
 fn runners(endpoint: &str) -> String {
     let command = |name: &str, script: &str| {
         format!("[runners.{name}]\nkind = \"command\"\ncommand = [\"/bin/sh\", {script:?}]\n")
     };
     let model = format!("[runners.model]\nkind = \"openai\"\nbase_url = \"http://{endpoint}/v1\"\nmodel = \"m-1\"\n");
-    command("agent", AGENT) + &command("tools", TOOLS) + &model
+    let slow = "[runners.slow]\nkind = \"demo\"\npace_ms = 400\n";
+    command("agent", AGENT) + &command("tools", TOOLS) + &model + slow
 }
 
 /// An address that is free now.

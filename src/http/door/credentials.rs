@@ -14,6 +14,13 @@ use crate::http::token::{Access, Caller, Tokens};
 const OPEN_PATHS: &[&str] = &[
     "/",
     "/page.js",
+    "/compose.js",
+    "/dom.js",
+    "/list.js",
+    "/login.js",
+    "/server.js",
+    "/stream.js",
+    "/transcript.js",
     "/page.css",
     "/icon.svg",
     "/client/chat-transport.ts",

@@ -9,11 +9,28 @@ use axum::routing::get;
 use crate::http::app::SharedApp;
 use crate::http::base_path::BasePath;
 
-const PAGE: &str = include_str!("../../../web/index.html");
-const SCRIPT: &str = include_str!("../../../web/page.js");
-const STYLE: &str = include_str!("../../../web/page.css");
-const CHAT_TRANSPORT: &str = include_str!("../../../web/chat-transport.ts");
-const ICON: &str = include_str!("../../../web/icon.svg");
+const HTML: &str = "text/html; charset=utf-8";
+const STYLE: &str = "text/css; charset=utf-8";
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+const ICON: &str = "image/svg+xml";
+/// No browser runs it: it is a source file to be fetched and built into a page.
+const SOURCE: &str = "text/plain; charset=utf-8";
+
+/// Each file's path, type and text. None needs a token: the guard has their paths, too.
+const FILES: &[(&str, &str, &str)] = &[
+    ("/", HTML, include_str!("../../../web/index.html")),
+    ("/page.css", STYLE, include_str!("../../../web/page.css")),
+    ("/page.js", SCRIPT, include_str!("../../../web/page.js")),
+    ("/compose.js", SCRIPT, include_str!("../../../web/compose.js")),
+    ("/dom.js", SCRIPT, include_str!("../../../web/dom.js")),
+    ("/list.js", SCRIPT, include_str!("../../../web/list.js")),
+    ("/login.js", SCRIPT, include_str!("../../../web/login.js")),
+    ("/server.js", SCRIPT, include_str!("../../../web/server.js")),
+    ("/stream.js", SCRIPT, include_str!("../../../web/stream.js")),
+    ("/transcript.js", SCRIPT, include_str!("../../../web/transcript.js")),
+    ("/icon.svg", ICON, include_str!("../../../web/icon.svg")),
+    ("/client/chat-transport.ts", SOURCE, include_str!("../../../web/chat-transport.ts")),
+];
 
 pub(super) fn router(base: &BasePath) -> Router<SharedApp> {
     let router = match base.as_str() {
@@ -21,13 +38,9 @@ pub(super) fn router(base: &BasePath) -> Router<SharedApp> {
         // Relative addresses of the page need the slash at the end.
         base => Router::new().route(base, get(to_page)),
     };
-    router
-        .route("/", get(|| async { file("text/html; charset=utf-8", PAGE) }))
-        .route("/page.js", get(|| async { file("text/javascript; charset=utf-8", SCRIPT) }))
-        .route("/page.css", get(|| async { file("text/css; charset=utf-8", STYLE) }))
-        // No browser runs it: it is a source file to be fetched and built into a page.
-        .route("/client/chat-transport.ts", get(|| async { file("text/plain; charset=utf-8", CHAT_TRANSPORT) }))
-        .route("/icon.svg", get(|| async { file("image/svg+xml", ICON) }))
+    FILES.iter().fold(router, |router, &(path, content_type, text)| {
+        router.route(path, get(move || async move { file(content_type, text) }))
+    })
 }
 
 async fn to_page(RawQuery(query): RawQuery) -> Response {

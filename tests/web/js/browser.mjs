@@ -48,11 +48,20 @@ export const look = (page) => page.evaluate(() => {
   };
 });
 
+/** Begins a session in the page. With a title it is given that one, as a person would give it elsewhere. */
 export async function createSession(page, title) {
-  await page.fill('#title', title);
-  await page.click('#create button');
-  await page.waitForFunction((title) => document.querySelector('#heading').textContent === title, title);
-  return page.evaluate(() => location.hash.slice(1));
+  const before = await page.evaluate(() => location.hash);
+  await page.click('#create');
+  await page.waitForFunction((before) => location.hash !== before && location.hash.length > 1, before);
+  const id = await page.evaluate(() => location.hash.slice(1));
+  if (title) await page.evaluate(rename, [id, title]);
+  await page.waitForFunction((title) => document.querySelector('#heading').textContent === title, title ?? 'Untitled');
+  return id;
+}
+
+async function rename([id, title]) {
+  const headers = { 'content-type': 'application/json', 'if-match': '*' };
+  await fetch(`v1/sessions/${id}`, { method: 'PATCH', headers, body: JSON.stringify({ title }) });
 }
 
 export async function say(page, message) {
@@ -95,7 +104,38 @@ export const timesShown = (page) => page.evaluate(() => window.times);
 export async function enterToken(page, token) {
   await page.waitForSelector('#token-dialog[open]');
   await page.fill('#token', token);
-  await page.click('#token-form button');
+  await page.click('#token-send');
+}
+
+/** Waits until an element of the page has a text. */
+export const waitForText = (page, selector, text) => page.waitForFunction(
+  ([selector, text]) => document.querySelector(selector)?.textContent.match(text),
+  [selector, text],
+);
+
+/** Waits until the page says what the answer is doing. */
+export const waitForState = (page, state) => waitForText(page, '.progress', state);
+
+/** From the next load on, notes for how long the page was blocked: in all, and at the longest. */
+export const watchBlocking = (page) => page.addInitScript(() => {
+  const BEAT_MS = 20;
+  const LATE_MS = 50;
+  window.blocked = { all: 0, longest: 0 };
+  let last = performance.now();
+  setInterval(() => {
+    const late = performance.now() - last - BEAT_MS;
+    last = performance.now();
+    if (late > LATE_MS) window.blocked.all += late;
+    window.blocked.longest = Math.max(late, window.blocked.longest);
+  }, BEAT_MS);
+});
+
+export const timeBlocked = (page) => page.evaluate(() => window.blocked);
+
+/** Keeps what the page looks like, if that is asked for: `LASTWORD_SCREENSHOTS` names a directory. */
+export async function keepPicture(page, name) {
+  const directory = process.env.LASTWORD_SCREENSHOTS;
+  if (directory) await page.screenshot({ path: `${directory}/${name}.png` });
 }
 
 export const assertQuiet = (complaints) => assert.deepEqual(complaints, []);

@@ -11,7 +11,8 @@ const LONG = Array.from({ length: 400 }, (_, nth) => `word${nth} `);
 const chunk = (delta, finish_reason = null) =>
   `data: ${JSON.stringify({ model: 'm-1', choices: [{ index: 0, delta, finish_reason }] })}\n\n`;
 
-/** `requests` are the bodies that came, as texts. `next` says how the next one is answered: a text, 'long' or 'fail'. */
+/** `requests` are the bodies that came, as texts. `next` says how the next one is answered: a text, 'long', 'fail' or
+ * 'busy'. */
 export async function openEndpoint() {
   const endpoint = { requests: [], next: 'An answer.', cut: 0 };
   const server = createServer(async (request, response) => {
@@ -31,6 +32,11 @@ async function answer(response, how) {
   if (how === 'fail') {
     response.writeHead(400, { 'content-type': 'application/json' });
     response.end(JSON.stringify({ error: { message: 'the model is on strike' } }));
+    return;
+  }
+  if (how === 'busy') {
+    response.writeHead(503, { 'content-type': 'application/json', 'retry-after': '3' });
+    response.end(JSON.stringify({ error: { message: 'the model is busy' } }));
     return;
   }
   response.writeHead(200, { 'content-type': 'text/event-stream' });

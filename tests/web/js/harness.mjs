@@ -15,7 +15,23 @@ async function ask(what) {
   assert.equal((await answers.next()).value, `done ${what}`);
 }
 
-export const server = { kill: () => ask('kill'), start: () => ask('start') };
+export const server = {
+  kill: () => ask('kill'),
+  start: () => ask('start'),
+  /** Asks the server to end, which waits for the runs. */
+  drain: () => ask('drain'),
+  /** Gives the server other tokens, which it takes up by itself. */
+  setTokens: (...tokens) => ask(`tokens ${tokens.join(',')}`),
+};
+
+/** An outside producer, which answers in a session: its run has begun. */
+export async function newProducer(session, message, headers = {}) {
+  const path = `/v1/sessions/${session}/runs`;
+  const { run_id: run } = await call('POST', path, { message, lease_seconds: 600 }, headers);
+  const lines = (events) => events.map(([event, payload]) => JSON.stringify({ event, payload })).join('\n');
+  const append = (...events) => call('POST', `${path}/${run}/events`, lines(events), headers);
+  return { run, append, say: (text) => append(['token', { text }]), end: () => append(['done', {}]) };
+}
 
 /** Plays the scene of this script. Whoever listens is told of its end, and why it was not a good one. */
 export async function play(scene) {

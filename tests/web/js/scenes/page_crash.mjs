@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import {
-  assertQuiet, createSession, look, openPage, say, timesShown, waitForMarkers, waitForStatus, waitForTheEnd,
+  assertQuiet, createSession, keepPicture, look, openPage, say, timesShown, waitForMarkers, waitForStatus, waitForTheEnd,
   waitForWords, watchWords,
 } from '../browser.mjs';
 import { play, savedAnswer, server, sessionOf, step } from '../harness.mjs';
@@ -44,7 +44,7 @@ play(async () => {
   assert.deepEqual(whole.questions, ['Tell me everything.', 'And then?']);
   assert.equal(whole.markers.length, 1);
   assert.equal(whole.texts.length, saved.texts.length + 2);
-  if (process.env.LASTWORD_SCREENSHOT) await page.screenshot({ path: process.env.LASTWORD_SCREENSHOT });
+  await keepPicture(page, 'interrupted');
 
   step('a message while nobody listens');
   await server.kill();

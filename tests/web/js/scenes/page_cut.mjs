@@ -5,29 +5,21 @@ import {
   createSession, enterToken, look, openPage, timesShown, waitForStatus, waitForTheEnd, waitForWords, watchWords,
 } from '../browser.mjs';
 import { newCable } from '../cable.mjs';
-import { call, play, step } from '../harness.mjs';
+import { newProducer, play, step } from '../harness.mjs';
 
 const token = process.argv[2];
 const headers = token ? { authorization: `Bearer ${token}` } : {};
-
-/** Somebody outside answers in a session, a piece at a time. */
-async function newProducer(session) {
-  const path = `/v1/sessions/${session}/runs`;
-  const { run_id: run } = await call('POST', path, { message: 'Where to?' }, headers);
-  const append = (event) => call('POST', `${path}/${run}/events`, JSON.stringify(event), headers);
-  return { say: (text) => append({ event: 'token', payload: { text } }), end: () => append({ event: 'done' }) };
-}
 
 play(async () => {
   const cable = await newCable();
   const { browser, page, complaints } = await openPage(cable.server);
   if (token) await enterToken(page, token);
-  const producer = await newProducer(await createSession(page, 'A cut'));
+  const producer = await newProducer(await createSession(page, 'A cut'), 'Where to?', headers);
   await producer.say('To the sea');
   await waitForWords(page, 'To the sea');
   await watchWords(page, 'To the sea');
   cable.cut();
-  await waitForStatus(page, 'does not answer');
+  await waitForStatus(page, 'Connecting again');
   step('cut');
   await producer.say(', where it is');
   await waitForWords(page, ', where it is');

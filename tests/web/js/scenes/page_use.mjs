@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import {
-  assertQuiet, createSession, look, openPage, say, waitForMarkers, waitForTheEnd, waitForWords,
+  assertQuiet, createSession, keepPicture, look, openPage, say, waitForMarkers, waitForTheEnd, waitForWords,
 } from '../browser.mjs';
 import { call, play, step, until } from '../harness.mjs';
 
@@ -13,7 +13,7 @@ const titles = (page) => page.$$eval('#sessions a', (links) => links.map((link) 
 play(async () => {
   const { browser, page, complaints } = await openPage();
   step('stop');
-  const id = await createSession(page, EVIL);
+  const id = await createSession(page);
   await say(page, EVIL);
   await waitForWords(page, 'Good question');
   await page.click('#stop');
@@ -53,10 +53,11 @@ play(async () => {
   step('at the width of a phone');
   await page.setViewportSize({ width: 360, height: 640 });
   assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), 360);
+  await keepPicture(page, 'phone-session');
   await page.click('#back');
   await page.waitForSelector('#search', { state: 'visible' });
   assert(!(await page.isVisible('#message')));
-  if (process.env.LASTWORD_SCREENSHOT) await page.screenshot({ path: process.env.LASTWORD_SCREENSHOT });
+  await keepPicture(page, 'phone-list');
   assertQuiet(complaints);
   await browser.close();
 });

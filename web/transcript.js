@@ -1,0 +1,225 @@
+// The transcript: rows as they were saved, and the answer that is live. Texts of others become text nodes, never markup.
+
+import { $, make, setText } from './dom.js';
+import { serverNow } from './server.js';
+
+const WHO = { user: 'You', assistant: 'Answer' };
+
+/** Characters after which a block of a long text ends with its line: what is appended then is laid out without it. */
+const BLOCK_CHARS = 2000;
+
+/** A text that grows. It is made of blocks, so that a long one costs no more to append to than a short one. */
+class Words {
+  element = make('div', { class: 'words' });
+  #block = null;
+  /** Characters of the present block. */
+  #length = 0;
+
+  constructor(text = '') {
+    this.append(text);
+  }
+
+  append(text) {
+    for (let rest = text; rest;) {
+      const end = rest.indexOf('\n', Math.max(0, BLOCK_CHARS - this.#length)) + 1 || rest.length;
+      this.#add(rest.slice(0, end));
+      if (this.#length >= BLOCK_CHARS && rest[end - 1] === '\n') this.#leaveBlock();
+      rest = rest.slice(end);
+    }
+  }
+
+  #leaveBlock() {
+    this.#block = null;
+    this.#length = 0;
+  }
+
+  #add(text) {
+    if (!this.#block) {
+      this.#block = document.createTextNode('');
+      this.element.append(make('div', {}, this.#block));
+    }
+    this.#block.appendData(text);
+    this.#length += text.length;
+  }
+}
+
+const words = (text) => new Words(text).element;
+const thought = (inner) => make('details', { class: 'thought' }, make('summary', {}, 'Thoughts'), inner);
+
+/** The text of a row, in whatever form it was saved. */
+function textOf(content) {
+  if (typeof content === 'string') return content;
+  if (Array.isArray(content)) return content.map((part) => part?.text ?? textOf(part)).join('\n');
+  return content == null ? '' : JSON.stringify(content);
+}
+
+function toolCard({ name, preview, snippet, args, done, is_error }) {
+  const state = !done ? 'at work' : is_error ? 'failed' : 'done';
+  const given = args && Object.keys(args).length ? JSON.stringify(args, null, 2) : '';
+  const told = [given, preview, snippet === preview ? '' : snippet].filter(Boolean).map((part) => textOf(part));
+  const summary = make('summary', {}, `${name || 'tool'}: ${state}`);
+  return make('details', { class: `tool ${state}` }, summary, words(told.join('\n')));
+}
+
+export function showRow(row, cards) {
+  const kind = row._error ? (row.type === 'interrupted' ? 'Interrupted' : 'Failed') : WHO[row.role] ?? row.role;
+  const when = row.timestamp ? `, ${new Date(row.timestamp * 1000).toLocaleString()}` : '';
+  const look = row._error ? 'marker' : row.role === 'user' ? 'user' : 'other';
+  const article = make('article', { class: look }, make('header', {}, `${kind}${when}`));
+  if (row.reasoning) article.append(thought(words(textOf(row.reasoning))));
+  const text = textOf(row.content);
+  if (text) article.append(words(text));
+  if (row.attachments?.length) article.append(make('small', {}, `${row.attachments.length} attached`));
+  article.append(...cards.map(toolCard));
+  return article;
+}
+
+/** The saved rows. Those that did not change stay as they are, opened and selected. */
+export class Rows {
+  #element = $('rows');
+  #shown = new Map();
+
+  clear() {
+    this.#shown.clear();
+    this.#element.replaceChildren();
+  }
+
+  show(session) {
+    const { rows_from: from } = session.page;
+    const cards = Map.groupBy(session.tool_calls, (card) => card.assistant_msg_idx);
+    const before = this.#shown;
+    this.#shown = new Map();
+    let next = this.#element.firstElementChild;
+    session.messages.forEach((row, nth) => {
+      const at = from + nth;
+      const shown = this.#entry(before.get(at), row, cards.get(at) ?? []);
+      this.#shown.set(at, shown);
+      if (shown.element === next) next = next.nextElementSibling;
+      else this.#element.insertBefore(shown.element, next);
+    });
+    while (next) {
+      const gone = next;
+      next = next.nextElementSibling;
+      gone.remove();
+    }
+  }
+
+  #entry(known, row, cards) {
+    const text = JSON.stringify([row, cards]);
+    return known?.text === text ? known : { text, element: showRow(row, cards) };
+  }
+}
+
+/** Seconds without a word after which an answer that goes on says so. */
+const SILENCE_SECONDS = 4;
+
+/** The answer that is live, made of its run's events. `flush` shows what was heard since the last time. */
+export class Answer {
+  element = make('article', { class: 'other' }, make('header', {}, 'Answer'));
+  #part = null;
+  #unseen = '';
+  #tools = new Map();
+  #working = new Map();
+  #of = 0;
+  #isStopping = false;
+  /** What it is doing: a word, since when, and for what is told of it. */
+  #phase = { kind: 'waiting', since: serverNow() };
+
+  constructor(run, beganAt) {
+    this.run = run;
+    if (beganAt) this.#phase.since = beganAt;
+  }
+
+  hear(name, payload, at = serverNow()) {
+    if (name === 'token') this.#say('text', payload.text, at);
+    if (name === 'reasoning') this.#say('thought', payload.text || payload.reasoning || payload.thinking, at);
+    if (name === 'interim_assistant') this.#paragraph(payload, at);
+    if (name === 'tool' || name === 'tool_complete') this.#tool(payload, name === 'tool_complete', at);
+    if (name === 'attempt') this.#attempt(payload, at);
+    if (name === 'attempt_end') this.#attemptEnd(payload, at);
+  }
+
+  stopping() {
+    this.#isStopping = true;
+  }
+
+  /** Appends what was heard to the part that is being written. */
+  flush() {
+    if (this.#unseen) this.#part.words.append(this.#unseen);
+    this.#unseen = '';
+  }
+
+  #leavePart() {
+    this.flush();
+    this.#part = null;
+  }
+
+  #say(kind, text, at) {
+    if (!text) return;
+    if (this.#part?.kind !== kind) {
+      this.#leavePart();
+      this.#part = { kind, words: new Words() };
+      this.element.append(kind === 'text' ? this.#part.words.element : thought(this.#part.words.element));
+    }
+    this.#unseen += textOf(text);
+    const isSame = kind === 'thought' && this.#phase.kind === 'thinking';
+    if (!isSame) this.#phase = { kind: kind === 'text' ? 'answering' : 'thinking', since: at };
+  }
+
+  #paragraph({ text, already_streamed }, at) {
+    this.#leavePart();
+    if (!already_streamed) this.#say('text', text, at);
+    this.#leavePart();
+  }
+
+  #tool(payload, done, at) {
+    this.#leavePart();
+    const id = payload.tool_call_id ?? payload.tool_id ?? payload.tid ?? payload.id ?? payload.name;
+    const before = this.#tools.get(id);
+    if (done && !before) return;
+    const told = { ...before?.told, ...payload, done };
+    const element = toolCard(told);
+    this.#tools.set(id, { told, element });
+    if (before && (done || !before.told.done)) before.element.replaceWith(element);
+    else this.element.append(element);
+    if (done) this.#working.delete(id);
+    else this.#working.set(id, payload.name || 'tool');
+    this.#phase = { kind: this.#working.size ? 'tool' : 'answering', since: at };
+  }
+
+  #attempt({ attempt, of }, at) {
+    const { kind, why } = this.#phase;
+    this.#leavePart();
+    if (kind === 'retrying') this.element.append(make('p', { class: 'attempt' }, `Attempt ${attempt - 1} failed: ${why}.`));
+    this.#of = of ?? 0;
+    this.#working.clear();
+    this.#phase = { kind: 'waiting', since: at, attempt };
+  }
+
+  /** An attempt failed, and another one follows. */
+  #attemptEnd({ attempt, message, close_reason, retry_in_seconds }, at) {
+    const why = textOf(message || close_reason || 'it failed').replace(/[.\s]+$/, '');
+    this.#phase = { kind: 'retrying', since: at, attempt: attempt + 1, why, until: at + (retry_in_seconds ?? 0) };
+  }
+
+  /** What it is doing, for people who look. */
+  state() {
+    const { kind, since, attempt, why, until } = this.#phase;
+    const seconds = Math.max(0, Math.floor(serverNow() - since));
+    const count = attempt > 1 || kind === 'retrying' ? `Attempt ${attempt}${this.#of ? ` of ${this.#of}` : ''}: ` : '';
+    if (this.#isStopping) return 'Stopping…';
+    if (kind === 'waiting') return `${count}waiting for the first word… ${seconds} s`.replace(/^w/, 'W');
+    if (kind === 'thinking') return `Thinking… ${seconds} s`;
+    if (kind === 'tool') return `${[...new Set(this.#working.values())].join(', ')} at work… ${seconds} s`;
+    if (kind === 'retrying') return `${count}${why}, again in ${Math.max(0, Math.ceil(until - serverNow()))} s`;
+    return seconds < SILENCE_SECONDS ? '' : `Waiting for more… ${seconds} s`;
+  }
+
+  /** The same in a few words without seconds, for people who listen. */
+  stateInWords() {
+    const { kind, attempt } = this.#phase;
+    if (this.#isStopping) return 'Stopping';
+    if (kind === 'retrying') return `An attempt failed. Attempt ${attempt} follows`;
+    return { waiting: 'Waiting for the answer', thinking: 'Thinking', tool: 'A tool is at work' }[kind] ?? 'Answering';
+  }
+}
