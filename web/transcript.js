@@ -53,8 +53,9 @@ function textOf(content) {
   return content == null ? '' : JSON.stringify(content);
 }
 
-function toolCard({ name, preview, snippet, args, done, is_error }) {
-  const state = !done ? 'at work' : is_error ? 'failed' : 'done';
+/** A tool call. `open` says what one without a result is: at work, or left over by an answer that has ended. */
+function toolCard({ name, preview, snippet, args, done, is_error }, open) {
+  const state = !done ? open : is_error ? 'failed' : 'done';
   const given = args && Object.keys(args).length ? JSON.stringify(args, null, 2) : '';
   const told = [given, preview, snippet === preview ? '' : snippet].filter(Boolean).map((part) => textOf(part));
   const summary = make('summary', {}, `${name || 'tool'}: ${state}`);
@@ -70,7 +71,7 @@ export function showRow(row, cards) {
   const text = textOf(row.content);
   if (text) article.append(words(text));
   if (row.attachments?.length) article.append(make('small', {}, `${row.attachments.length} attached`));
-  article.append(...cards.map(toolCard));
+  article.append(...cards.map((card) => toolCard(card, 'not finished')));
   return article;
 }
 
@@ -178,7 +179,7 @@ export class Answer {
     const before = this.#tools.get(id);
     if (done && !before) return;
     const told = { ...before?.told, ...payload, done };
-    const element = toolCard(told);
+    const element = toolCard(told, 'at work');
     this.#tools.set(id, { told, element });
     if (before && (done || !before.told.done)) before.element.replaceWith(element);
     else this.element.append(element);

@@ -11,17 +11,19 @@ const PATH = '/chat';
 
 /** Pieces of a stream are of so many bytes, over and over again. */
 const PIECE_BYTES = [1, 2, 3, 50, 7, 1000, 1];
+const PAUSE_MS = 10;
 
-/** Hands on a stream in odd pieces, some of which arrive together. */
+/** Hands on a stream in odd pieces. Between the last two line feeds of a frame it waits. */
 async function inPieces(stream, answer) {
   let nth = 0;
   for await (const chunk of stream) {
-    for (let at = 0; at < chunk.length;) {
-      const bytes = PIECE_BYTES[nth++ % PIECE_BYTES.length];
-      answer.write(chunk.subarray(at, at + bytes));
-      at += bytes;
-      if (nth % 3 === 0) await sleep(1);
+    for (let at = 0; at < chunk.length - 1;) {
+      const end = Math.min(at + PIECE_BYTES[nth++ % PIECE_BYTES.length], chunk.length - 1);
+      answer.write(chunk.subarray(at, end));
+      at = end;
     }
+    await sleep(PAUSE_MS);
+    answer.write(chunk.subarray(-1));
   }
   answer.end();
 }

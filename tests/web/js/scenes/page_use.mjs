@@ -20,6 +20,7 @@ play(async () => {
   await waitForMarkers(page, 1);
   const stopped = await look(page);
   assert.match(stopped.markers[0], /^You stopped this answer/);
+  assert(!stopped.tools.some((tool) => tool.includes('at work')), 'nothing is at work in an answer that has ended');
   assert(await page.isVisible('#send') && !(await page.isVisible('#stop')));
 
   step('texts stay texts');
