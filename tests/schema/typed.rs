@@ -66,6 +66,7 @@ fn complaints(description: &Value) -> Vec<String> {
         }
         complaints.extend(
             bodies(operation)
+                .into_iter()
                 .filter(|(_, schema)| !is_named(schema))
                 .map(|(of, schema)| format!("{name}: {of} is of a shape without a name: {schema}")),
         );
