@@ -62,6 +62,9 @@ pub(super) struct Args {
     /// Bytes of a request's body.
     #[arg(long, env = "LASTWORD_BODY_BYTES_MAX", value_name = "BYTES")]
     body_bytes_max: Option<u64>,
+    /// Bytes of the bodies of all requests in memory. At least one body must fit.
+    #[arg(long, env = "LASTWORD_BODIES_BYTES_MAX", value_name = "BYTES")]
+    bodies_bytes_max: Option<u64>,
     /// How long the head of a request may take.
     #[arg(long, env = "LASTWORD_HEAD_TIMEOUT_SECONDS", value_name = "SECONDS")]
     head_timeout_seconds: Option<f64>,
@@ -111,6 +114,7 @@ impl Args {
             allow_hosts: self.allow_host.clone(),
             allow_origins: self.allow_origin.clone(),
             body_bytes_max: self.body_bytes_max,
+            bodies_bytes_max: self.bodies_bytes_max,
             connections_max: self.connections_max,
             lease_seconds: self.lease_seconds,
             heartbeat_seconds: self.heartbeat_seconds,

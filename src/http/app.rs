@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::sync::{Mutex, MutexGuard, Semaphore, watch};
 
 use super::blocking_pool::BlockingPool;
+use super::body_budget::BodyBudget;
 use super::chat::LeftOutRuns;
 use super::door::Door;
 use super::error::ApiError;
@@ -29,6 +30,7 @@ pub(super) struct App {
     pub(super) door: Arc<Door>,
     pub(super) blocking: Arc<BlockingPool>,
     pub(super) metrics: Arc<Metrics>,
+    pub(super) bodies: Arc<BodyBudget>,
     pub(super) hub: Arc<Hub>,
     pub(super) producers: Producers,
     pub(super) stage: watch::Sender<Stage>,
@@ -64,6 +66,7 @@ impl App {
         let hub = Hub::new(&store, blocking.clone(), metrics.clone(), options.reader_files_max);
         let streams = Arc::new(Semaphore::new(options.connections_max - options.connections_max / 8));
         let policy = StreamPolicy { heartbeat: options.heartbeat, retry: options.retry, closing };
+        let bodies = BodyBudget::new(options.bodies_bytes_max, options.body_bytes_max);
         let (producers, stage) = (Producers::default(), watch::Sender::new(Stage::Open));
         let (left_out, chat_locks) = (LeftOutRuns::default(), std::array::from_fn(|_| Mutex::new(())));
         Arc::new(App {
@@ -73,6 +76,7 @@ impl App {
             door,
             blocking,
             metrics,
+            bodies,
             hub,
             producers,
             stage,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::Semaphore;
 
+use super::body_budget::BodyPermit;
 use super::error::ApiError;
 
 /// Appends at the same time. More would only wait for each other.
@@ -105,9 +106,11 @@ pub(super) async fn at<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, ApiError> {
     let place = places.clone().acquire_owned().await.expect("nobody closes it");
+    // What was read of the request's body lives on in the work.
+    let permit = BodyPermit::of_request();
     let work = tokio::task::spawn_blocking(move || {
         let done = work();
-        drop(place);
+        drop((place, permit));
         done
     });
     work.await.map_err(|broken| ApiError::broken(format!("a task broke: {broken}")))

@@ -54,6 +54,8 @@ struct Refusal {
 
 /// The code of a stream for which there is no connection to spare.
 const TOO_MANY_STREAMS: &str = "too_many_streams";
+/// The code of a request whose body finds no room in memory.
+const TOO_MANY_BODIES: &str = "too_many_bodies";
 
 impl ApiError {
     pub(super) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
@@ -128,6 +130,12 @@ impl ApiError {
     pub(super) fn too_many_logins() -> Self {
         let message = "there were too many wrong logins in this second: try again in a moment";
         Self::new(StatusCode::TOO_MANY_REQUESTS, "too_many_logins", message)
+    }
+
+    pub(super) fn too_many_bodies() -> Self {
+        let message = "the bodies of other requests take the memory that the server has for them: send it again in a \
+                       moment, and large ones in parts";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, TOO_MANY_BODIES, message)
     }
 
     /// Events were expected to get numbers that others have, or that are not there to be gone on from.
@@ -254,7 +262,7 @@ impl IntoResponse for ApiError {
         if let Some(detail) = &self.detail {
             tracing::error!(code = %self.code, detail, "a request failed");
         }
-        let is_crowded = self.is(TOO_MANY_STREAMS);
+        let is_crowded = [TOO_MANY_STREAMS, TOO_MANY_BODIES].iter().any(|code| self.is(code));
         let refusal = Refusal { code: self.code.clone(), message: self.message.clone() };
         let body = ErrorBody { error: ErrorDetail { code: self.code, message: self.message, last_seq: self.last_seq } };
         let mut response = (self.status, axum::Json(body)).into_response();

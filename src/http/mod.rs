@@ -4,9 +4,12 @@
 //! while nothing happens (`stream`). Who is let in is decided in one place (`guard`, `door`), and what went wrong meets its
 //! status in one place (`error`). Nothing below knows HTTP.
 
+mod admission;
 mod app;
 mod base_path;
 mod blocking_pool;
+mod body_budget;
+mod body_reader;
 mod chat;
 mod describe;
 mod door;

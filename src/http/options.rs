@@ -25,6 +25,8 @@ pub struct ServerOptions {
     pub origins: Vec<String>,
     /// Bytes of a request's body.
     pub body_bytes_max: usize,
+    /// Bytes of all requests' bodies in memory. A request whose body finds no room is refused.
+    pub bodies_bytes_max: usize,
     /// Connections at the same time. Further ones wait. An eighth of them is kept for requests: streams beyond that are
     /// refused.
     pub connections_max: usize,
@@ -58,6 +60,7 @@ impl Default for ServerOptions {
             hosts: Vec::new(),
             origins: Vec::new(),
             body_bytes_max: 2 * LINE_BYTES_MAX,
+            bodies_bytes_max: 256 * 1024 * 1024,
             connections_max: 16_384,
             reader_files_max: 16_384,
             lease: Duration::from_secs(30),

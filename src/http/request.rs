@@ -1,17 +1,18 @@
 //! What requests carry, checked at the door: ids, queries, bodies. Whatever does not fit is told what would.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use bytes::Bytes;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
 
 use super::app::SharedApp;
+use super::body_budget::BodyPermit;
+use super::body_reader::{BodyReader, Unread};
 use super::chat::{BadBody, BodyScanner, ChatBody};
 use super::error::ApiError;
 use super::time::within;
@@ -185,13 +186,13 @@ pub(super) async fn read_body(request: Request, app: &SharedApp) -> Result<Bytes
     read_body_up_to(request, app, app.options.body_bytes_max).await
 }
 
-/// Reads a body of at most so many bytes, up to the same bound in time.
+/// Reads a body of at most so many bytes, up to the same bound in time. Its bytes count in the budget of bodies until the
+/// request and the work that it started are done.
 pub(super) async fn read_body_up_to(request: Request, app: &SharedApp, limit: usize) -> Result<Bytes, ApiError> {
-    let patience = app.options.body_timeout;
-    match within(patience, Limited::new(request.into_body(), limit).collect()).await {
-        Some(Ok(body)) => Ok(body.to_bytes()),
-        Some(Err(cause)) if cause.is::<LengthLimitError>() => Err(too_large(limit)),
-        Some(Err(cause)) => Err(ApiError::invalid(format!("the body did not arrive: {cause}"))),
+    let (patience, permit) = (app.options.body_timeout, permit_of_request(app));
+    let body = BodyReader::new(request.into_body(), permit.clone());
+    match within(patience, body.whole(limit)).await {
+        Some(read) => read.map_err(|why| unread(why, &permit, limit)),
         None => Err(too_slow(patience)),
     }
 }
@@ -199,10 +200,13 @@ pub(super) async fn read_body_up_to(request: Request, app: &SharedApp, limit: us
 /// Reads the body of a chat request as it arrives, and keeps its last message alone: up to the bound on bodies for that
 /// message, and up to another bound for all of it.
 pub(super) async fn read_chat(request: Request, app: &SharedApp) -> Result<ChatBody, ApiError> {
-    let mut body = request.into_body();
+    let permit = permit_of_request(app);
+    let mut body = BodyReader::new(request.into_body(), permit.clone());
     let mut scanner = BodyScanner::new(app.options.body_bytes_max);
     let mut left = CHAT_BODY_BYTES_MAX;
-    while let Some(read) = within(app.options.body_timeout, read_piece(&mut body, &mut scanner, &mut left)).await {
+    while let Some(read) =
+        within(app.options.body_timeout, read_piece(&mut body, &permit, &mut scanner, &mut left)).await
+    {
         if read? {
             return scanner.finish().map_err(bad_body);
         }
@@ -211,17 +215,38 @@ pub(super) async fn read_chat(request: Request, app: &SharedApp) -> Result<ChatB
 }
 
 /// Reads as much of a body as must arrive within the time that a body may take. `true` at its end.
-async fn read_piece(body: &mut Body, scanner: &mut BodyScanner, left: &mut u64) -> Result<bool, ApiError> {
+async fn read_piece(
+    body: &mut BodyReader,
+    permit: &BodyPermit,
+    scanner: &mut BodyScanner,
+    left: &mut u64,
+) -> Result<bool, ApiError> {
+    let refused = |why| unread(why, permit, CHAT_BODY_BYTES_MAX as usize);
     let mut read = 0;
     while read < CHAT_BODY_PACE_BYTES {
-        let Some(frame) = body.frame().await else { return Ok(true) };
-        let frame = frame.map_err(|cause| ApiError::invalid(format!("the body did not arrive: {cause}")))?;
-        let Ok(bytes) = frame.into_data() else { continue };
+        let Some(bytes) = body.piece().await.map_err(refused)? else { return Ok(true) };
         read += bytes.len() as u64;
-        *left = left.checked_sub(bytes.len() as u64).ok_or_else(|| too_large(CHAT_BODY_BYTES_MAX as usize))?;
+        *left = left.checked_sub(bytes.len() as u64).ok_or_else(|| refused(Unread::TooLarge))?;
         scanner.feed(&bytes).map_err(bad_body)?;
+        permit.hold(scanner.held_bytes()).map_err(|full| refused(full.into()))?;
     }
     Ok(false)
+}
+
+/// The permit that the request's body grows in. A handler that is called without its router has one of its own.
+fn permit_of_request(app: &SharedApp) -> Arc<BodyPermit> {
+    BodyPermit::of_request().unwrap_or_else(|| BodyPermit::new(&app.bodies))
+}
+
+fn unread(why: Unread, permit: &BodyPermit, limit: usize) -> ApiError {
+    match why {
+        Unread::TooLarge => too_large(limit),
+        Unread::Broken(cause) => ApiError::invalid(format!("the body did not arrive: {cause}")),
+        Unread::NoRoom => {
+            permit.note_refusal();
+            ApiError::too_many_bodies()
+        }
+    }
 }
 
 fn bad_body(why: BadBody) -> ApiError {

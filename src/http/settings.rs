@@ -81,6 +81,8 @@ pub struct ServerSettings {
     pub allow_origins: Option<Vec<String>>,
     /// Bytes of a request's body.
     pub body_bytes_max: Option<u64>,
+    /// Bytes of all requests' bodies in memory.
+    pub bodies_bytes_max: Option<u64>,
     /// Connections at the same time.
     pub connections_max: Option<u64>,
     /// How long an outside producer counts as alive.
@@ -133,6 +135,7 @@ impl ServerSettings {
             allow_hosts: self.allow_hosts.or(other.allow_hosts),
             allow_origins: self.allow_origins.or(other.allow_origins),
             body_bytes_max: self.body_bytes_max.or(other.body_bytes_max),
+            bodies_bytes_max: self.bodies_bytes_max.or(other.bodies_bytes_max),
             connections_max: self.connections_max.or(other.connections_max),
             lease_seconds: self.lease_seconds.or(other.lease_seconds),
             heartbeat_seconds: self.heartbeat_seconds.or(other.heartbeat_seconds),
@@ -160,6 +163,7 @@ impl ServerSettings {
             allow_hosts: Some(Vec::new()),
             allow_origins: Some(Vec::new()),
             body_bytes_max: Some(usual.body_bytes_max as u64),
+            bodies_bytes_max: Some(usual.bodies_bytes_max as u64),
             connections_max: Some(usual.connections_max as u64),
             lease_seconds: seconds(usual.lease),
             heartbeat_seconds: seconds(usual.heartbeat),
@@ -177,6 +181,7 @@ impl ServerSettings {
     /// The options that are meant, for a data directory and with these tokens.
     pub fn options(&self, data: PathBuf, tokens: Tokens) -> Result<ServerOptions, BadSetting> {
         let all = self.clone().or(Self::usual());
+        let body_bytes_max = count("body_bytes_max", all.body_bytes_max, 1024..=1 << 30)?;
         Ok(ServerOptions {
             data,
             listen: address(all.listen.as_deref().unwrap_or_default())?,
@@ -184,7 +189,8 @@ impl ServerSettings {
             base_path: base_path(&all.base_path.unwrap_or_default())?,
             hosts: hosts(all.allow_hosts.unwrap_or_default())?,
             origins: origins(all.allow_origins.unwrap_or_default())?,
-            body_bytes_max: count("body_bytes_max", all.body_bytes_max, 1024..=1 << 30)?,
+            body_bytes_max,
+            bodies_bytes_max: bodies(all.bodies_bytes_max.unwrap_or_default(), body_bytes_max)?,
             connections_max: count("connections_max", all.connections_max, 1..=1_000_000)?,
             reader_files_max: ServerOptions::default().reader_files_max,
             lease: time("lease_seconds", all.lease_seconds, 1.0..=LEASE_SECONDS_MAX)?,
@@ -246,6 +252,13 @@ fn count(name: &'static str, given: Option<u64>, range: std::ops::RangeInclusive
     fits.ok_or_else(|| bad(name, given, rule()))
 }
 
+/// The bound on all bodies. One body always fits.
+fn bodies(given: u64, body_bytes_max: usize) -> Result<usize, BadSetting> {
+    let rule = || format!("give at least {body_bytes_max}, which is body_bytes_max, so that one body fits");
+    let fits = usize::try_from(given).ok().filter(|given| *given >= body_bytes_max);
+    fits.ok_or_else(|| bad("bodies_bytes_max", given, rule()))
+}
+
 fn time(name: &'static str, given: Option<f64>, range: std::ops::RangeInclusive<f64>) -> Result<Duration, BadSetting> {
     let given = given.unwrap_or_default();
     match range.contains(&given) {
@@ -289,6 +302,7 @@ mod tests {
             ("[server]\nlistn = \"x\"", "line 2: "),
             ("[server]\nlease_seconds = 0", "lease_seconds is 0"),
             ("[server]\nconnections_max = 0", "connections_max is 0"),
+            ("[server]\nbodies_bytes_max = 33554431", "bodies_bytes_max is 33554431: give at least 33554432"),
             ("[server]\nallow_origins = [\"*\"]", "allow_origins is \"*\""),
             ("[server]\nallow_origins = [\"https://a.b:443\"]", "allow_origins is \"https://a.b:443\""),
             ("[server]\nbase_path = \"/a/../b\"", "base_path is \"/a/../b\""),

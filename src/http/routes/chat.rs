@@ -10,6 +10,7 @@ use super::history::stream;
 use super::runs::{expect_runner, start};
 use super::sessions::missing;
 use crate::http::app::SharedApp;
+use crate::http::body_budget::{BodyPermit, with_permit};
 use crate::http::chat::{BadFile, ChatRequest, ChatTurn, InvalidChat, Known, RefusedTurn};
 use crate::http::describe::{ChatRequestBody, ChatStream};
 use crate::http::error::{ApiError, ErrorBody};
@@ -47,7 +48,8 @@ pub(super) async fn begin(State(app): State<SharedApp>, request: Request) -> Res
     // Before anything is begun that could not be streamed.
     let count = app.count_follower()?;
     // To its end, also if the client leaves meanwhile: a repeat of the request sees all of it or nothing.
-    let beginning = tokio::spawn(begin_or_repeat(app.clone(), session.clone(), asked).in_current_span());
+    let beginning = begin_or_repeat(app.clone(), session.clone(), asked).in_current_span();
+    let beginning = tokio::spawn(with_permit(beginning, BodyPermit::of_request()));
     let run = beginning.await.map_err(|broken| ApiError::broken(format!("a task broke: {broken}")))??;
     stream(&app, &session, &run, count).await
 }

@@ -24,6 +24,7 @@ use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use super::admission::admit;
 use super::app::SharedApp;
 use super::error::{ApiError, ErrorBody};
 use super::guard::guard;
@@ -86,6 +87,7 @@ pub(super) fn router(app: &SharedApp) -> Router {
             ApiError::not_found("there is nothing under this path: /openapi.json tells what there is")
         })
         .method_not_allowed_fallback(wrong_method)
+        .layer(middleware::from_fn_with_state(app.clone(), admit))
         .layer(middleware::from_fn_with_state(app.clone(), guard))
         .layer(middleware::from_fn_with_state(app.clone(), log))
         .with_state(app.clone())

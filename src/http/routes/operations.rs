@@ -67,9 +67,19 @@ pub(super) async fn readiness(State(app): State<SharedApp>) -> Result<Json<Healt
 pub(super) async fn metrics(State(app): State<SharedApp>) -> Response {
     let mut text = Exposition::default();
     app.metrics.write(&mut text);
+    write_bounds(&app, &mut text);
     write_runs(&app, &mut text);
     write_store(&app.store, &mut text);
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text.into_text()).into_response()
+}
+
+fn write_bounds(app: &App, text: &mut Exposition) {
+    text.gauge("lastword_http_body_bytes", "Bytes of request bodies in memory.", app.bodies.bytes());
+    text.counter(
+        "lastword_http_bodies_refused_total",
+        "Requests that were refused because their body found no room in memory.",
+        app.bodies.refused.get(),
+    );
 }
 
 fn write_runs(app: &App, text: &mut Exposition) {

@@ -188,8 +188,7 @@ impl BodyScanner {
     }
 
     /// Bytes of the body that are held.
-    #[cfg(test)]
-    fn held_bytes(&self) -> usize {
+    pub(crate) fn held_bytes(&self) -> usize {
         self.key.bytes.capacity() + self.fields.iter().flatten().map(|kept| kept.bytes.capacity()).sum::<usize>()
     }
 
