@@ -93,7 +93,7 @@ enum Command {
     /// Print the events of a run as its journal has them.
     Tail(tail::Args),
     /// Serve sessions and runs over HTTP, and a page. Ctrl-C or SIGTERM lets runs end first.
-    Serve(serve::Args),
+    Serve(Box<serve::Args>),
     /// Look through the whole directory, or some sessions, and say what is wrong. Changes nothing.
     Check(check::Args),
     /// Say what a repair would do, and do it with --apply. Whatever is replaced is kept.
@@ -227,7 +227,7 @@ fn act(context: &Context, command: Command) -> Result<(), Failure> {
         Command::Run(args) => run::run(context, args),
         Command::Append(args) => append::run(context, args),
         Command::Tail(args) => tail::run(context, args),
-        Command::Serve(args) => serve::run(context, args),
+        Command::Serve(args) => serve::run(context, *args),
         Command::Check(args) => check::run(context, args),
         Command::Repair(args) => repair::run(context, args),
         Command::Bench(args) => bench::run(context, args),

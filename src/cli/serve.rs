@@ -59,6 +59,13 @@ pub(super) struct Args {
     /// Connections at the same time.
     #[arg(long, env = "LASTWORD_CONNECTIONS_MAX", value_name = "N")]
     connections_max: Option<u64>,
+    /// Connections of one address at the same time, loopback addresses aside; of clients of a trusted proxy, requests. An eighth
+    /// of all, and at least 8, unless said.
+    #[arg(long, env = "LASTWORD_CONNECTIONS_PER_ADDRESS_MAX", value_name = "N")]
+    connections_per_address_max: Option<u64>,
+    /// A proxy whose X-Forwarded-For or Forwarded says which client a request is from. May be given more than once.
+    #[arg(long, env = "LASTWORD_TRUST_FORWARDED_FOR", value_name = "ADDRESS[/PREFIX]", value_delimiter = ',')]
+    trust_forwarded_for: Option<Vec<String>>,
     /// Bytes of a request's body.
     #[arg(long, env = "LASTWORD_BODY_BYTES_MAX", value_name = "BYTES")]
     body_bytes_max: Option<u64>,
@@ -116,6 +123,8 @@ impl Args {
             body_bytes_max: self.body_bytes_max,
             bodies_bytes_max: self.bodies_bytes_max,
             connections_max: self.connections_max,
+            connections_per_address_max: self.connections_per_address_max,
+            trust_forwarded_for: self.trust_forwarded_for.clone(),
             lease_seconds: self.lease_seconds,
             heartbeat_seconds: self.heartbeat_seconds,
             retry_ms: self.retry_ms,

@@ -9,8 +9,10 @@ use super::body_budget::BodyBudget;
 use super::chat::LeftOutRuns;
 use super::door::Door;
 use super::error::ApiError;
+use super::forwarded::TrustedProxies;
 use super::metrics::Metrics;
 use super::options::ServerOptions;
+use super::peers::ClientPlaces;
 use super::producers::Producers;
 use super::stream::{FollowerCount, Hub, StreamPolicy};
 use crate::model::SessionId;
@@ -31,6 +33,7 @@ pub(super) struct App {
     pub(super) blocking: Arc<BlockingPool>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) bodies: Arc<BodyBudget>,
+    pub(super) client_places: ClientPlaces,
     pub(super) hub: Arc<Hub>,
     pub(super) producers: Producers,
     pub(super) stage: watch::Sender<Stage>,
@@ -67,6 +70,7 @@ impl App {
         let streams = Arc::new(Semaphore::new(options.connections_max - options.connections_max / 8));
         let policy = StreamPolicy { heartbeat: options.heartbeat, retry: options.retry, closing };
         let bodies = BodyBudget::new(options.bodies_bytes_max, options.body_bytes_max);
+        let client_places = ClientPlaces::new(&options);
         let (producers, stage) = (Producers::default(), watch::Sender::new(Stage::Open));
         let (left_out, chat_locks) = (LeftOutRuns::default(), std::array::from_fn(|_| Mutex::new(())));
         Arc::new(App {
@@ -77,6 +81,7 @@ impl App {
             blocking,
             metrics,
             bodies,
+            client_places,
             hub,
             producers,
             stage,
@@ -93,8 +98,23 @@ impl App {
         self.chat_locks[hash % CHAT_LOCKS].lock().await
     }
 
+    /// Reads or saves the document of a session, on a thread that may block.
+    pub(super) async fn document<T: Send + 'static>(
+        &self,
+        session: &SessionId,
+        work: impl FnOnce(&Store, &SessionId) -> T + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let (store, id) = (self.store.clone(), session.clone());
+        self.blocking.document_of(&self.store, session.clone(), move || work(&store, &id)).await
+    }
+
     pub(super) fn is_draining(&self) -> bool {
         *self.stage.borrow() >= Stage::Draining
+    }
+
+    /// The proxies whose word on the addresses of their clients is taken.
+    pub(super) fn proxies(&self) -> TrustedProxies<'_> {
+        TrustedProxies(&self.options.trusted_proxies)
     }
 
     /// Counts a reader of an answer that ends by itself.

@@ -3,15 +3,22 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::body_budget::BodyPermit;
 use super::error::ApiError;
+use super::session_shares::{SessionShares, Share};
+use crate::model::SessionId;
+use crate::store::Store;
 
 /// Appends at the same time. More would only wait for each other.
 const LINES_AT_ONCE: usize = 32;
 /// Documents that are read or saved at the same time.
 const DOCUMENTS_AT_ONCE: usize = 16;
+/// Documents among them that are huge.
+pub(super) const HUGE_AT_ONCE: usize = DOCUMENTS_AT_ONCE / 2;
+/// Bytes from which on a document is huge: reading or saving it takes tens of milliseconds.
+pub(super) const HUGE_BYTES_MIN: u64 = 4 * 1024 * 1024;
 /// Followers that read journals at the same time, because they are behind.
 const READS_AT_ONCE: usize = 8;
 /// Runs whose last events are read at the same time, for all who have caught up.
@@ -25,6 +32,8 @@ const SMALL_BYTES_MAX: usize = 64 * 1024;
 pub(super) struct BlockingPool {
     lines: Arc<Semaphore>,
     documents: Arc<Semaphore>,
+    huge: Arc<Semaphore>,
+    sessions: Arc<SessionShares>,
     reads: Arc<Semaphore>,
     tails: Arc<Semaphore>,
     /// The doctor looks through everything; one look at a time is enough.
@@ -37,6 +46,8 @@ impl Default for BlockingPool {
         BlockingPool {
             lines: places(LINES_AT_ONCE),
             documents: places(DOCUMENTS_AT_ONCE),
+            huge: places(HUGE_AT_ONCE),
+            sessions: Arc::default(),
             reads: places(READS_AT_ONCE),
             tails: places(TAILS_AT_ONCE),
             doctor: places(1),
@@ -74,7 +85,35 @@ impl BlockingPool {
         at(&self.lines, work).await
     }
 
-    /// Reads or saves a document.
+    /// Reads or saves the document of a session, within the session's share of the places, and within that of huge documents
+    /// if it is one. A request that waits for its share takes no place.
+    pub(super) async fn document_of<T: Send + 'static>(
+        &self,
+        store: &Store,
+        session: SessionId,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let share = self.share(&session).await;
+        let (store, huge) = (store.clone(), self.huge.clone());
+        let first = move || match huge_place(&store, &session, huge) {
+            Some(place) => Tried::Done(done_with(work, (share, place))),
+            None => Tried::Huge(work, share),
+        };
+        match at(&self.documents, first).await? {
+            Tried::Done(done) => Ok(done),
+            Tried::Huge(work, share) => {
+                let place = self.huge.clone().acquire_owned().await.expect("it is never closed");
+                at(&self.documents, move || done_with(work, (share, place))).await
+            }
+        }
+    }
+
+    /// A place in the session's share, for work that waits for its lock.
+    pub(super) async fn share(&self, session: &SessionId) -> Share {
+        self.sessions.place(session).await
+    }
+
+    /// Reads or saves documents that are not those of one session.
     pub(super) async fn document<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -95,6 +134,28 @@ impl BlockingPool {
     ) -> Result<T, ApiError> {
         at(&self.tails, work).await
     }
+}
+
+/// What became of work on a document: done, or not begun because all places of huge ones are taken.
+enum Tried<T, W> {
+    Done(T),
+    Huge(W, Share),
+}
+
+/// The place that a document needs among the huge ones: none is needed for others, and for those whose size cannot be read,
+/// which the work itself reports. Nothing if all of them are taken.
+fn huge_place(store: &Store, session: &SessionId, huge: Arc<Semaphore>) -> Option<Option<OwnedSemaphorePermit>> {
+    match store.document_bytes(session) {
+        Ok(Some(bytes)) if bytes >= HUGE_BYTES_MIN => huge.try_acquire_owned().ok().map(Some),
+        _ => Some(None),
+    }
+}
+
+/// Does work, and gives back what it holds.
+fn done_with<T, H>(work: impl FnOnce() -> T, held: H) -> T {
+    let done = work();
+    drop(held);
+    done
 }
 
 /// Something that is being read.
@@ -122,6 +183,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::http::body_budget::BodyBudget;
     use crate::http::tests::{DEADLINE, until};
     use crate::http::time::within;
 
@@ -151,5 +213,29 @@ mod tests {
         let places = Arc::new(Semaphore::new(1));
         at(&places, || panic!("on purpose")).await.unwrap_err();
         assert_eq!(within(DEADLINE, at(&places, || 7)).await.unwrap().unwrap(), 7);
+    }
+
+    #[tokio::test]
+    async fn the_room_of_a_body_is_given_back_when_the_work_is_done_although_its_caller_has_left_or_it_broke() {
+        let budget = BodyBudget::new(1_000, 1_000);
+        let places = Arc::new(Semaphore::new(1));
+        let (release, released) = mpsc::channel::<()>();
+        let permit = BodyPermit::new(&budget);
+        permit.hold(700).unwrap();
+        let asked = places.clone();
+        let leaving = tokio::spawn(permit.during(async move {
+            let work = move || released.recv_timeout(DEADLINE).map(drop);
+            at(&asked, work).await
+        }));
+        until(|| places.available_permits() == 0).await;
+        leaving.abort();
+        assert!(leaving.await.unwrap_err().is_cancelled());
+        assert_eq!(budget.bytes(), 700, "the work has the body still");
+        release.send(()).unwrap();
+        until(|| budget.bytes() == 0).await;
+        let permit = BodyPermit::new(&budget);
+        permit.hold(700).unwrap();
+        permit.during(at(&places, || panic!("on purpose"))).await.unwrap_err();
+        assert_eq!(budget.bytes(), 0);
     }
 }

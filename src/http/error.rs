@@ -56,6 +56,10 @@ struct Refusal {
 const TOO_MANY_STREAMS: &str = "too_many_streams";
 /// The code of a request whose body finds no room in memory.
 const TOO_MANY_BODIES: &str = "too_many_bodies";
+/// The code of a request whose body is encoded.
+const UNSUPPORTED_ENCODING: &str = "unsupported_encoding";
+/// The code of a connection, or of a request, whose client has as many as it may have.
+const TOO_MANY_CONNECTIONS: &str = "too_many_connections";
 
 impl ApiError {
     pub(super) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
@@ -111,6 +115,12 @@ impl ApiError {
         Self::new(StatusCode::PRECONDITION_FAILED, "precondition_failed", message)
     }
 
+    /// A body that would have to be decoded first.
+    pub(super) fn unsupported_encoding() -> Self {
+        let message = "the body is compressed or otherwise encoded: send it as it is, without Content-Encoding";
+        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, UNSUPPORTED_ENCODING, message)
+    }
+
     pub(super) fn draining() -> Self {
         let message = "the server is shutting down: try again when it is back";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "draining", message)
@@ -130,6 +140,18 @@ impl ApiError {
     pub(super) fn too_many_logins() -> Self {
         let message = "there were too many wrong logins in this second: try again in a moment";
         Self::new(StatusCode::TOO_MANY_REQUESTS, "too_many_logins", message)
+    }
+
+    /// One client has all of its places.
+    pub(super) fn too_many_connections(who: &str) -> Self {
+        let message = format!("{who}: end some of them, or try again in a moment");
+        Self::new(StatusCode::TOO_MANY_REQUESTS, TOO_MANY_CONNECTIONS, message)
+    }
+
+    /// All places of all clients are taken.
+    pub(super) fn no_connection_left() -> Self {
+        let message = "the server has as many connections as it may have: try again in a moment";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, TOO_MANY_CONNECTIONS, message)
     }
 
     pub(super) fn too_many_bodies() -> Self {
@@ -164,6 +186,12 @@ impl ApiError {
         let message = "the server failed to do this: its log says why, under this answer's x-request-id";
         let detail = Some(detail.into());
         ApiError { detail, ..Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", message) }
+    }
+
+    /// Its status, and its body as JSON, for an answer that is written by hand.
+    pub(super) fn status_and_body(&self) -> (StatusCode, Vec<u8>) {
+        let detail = ErrorDetail { code: self.code.clone(), message: self.message.clone(), last_seq: self.last_seq };
+        (self.status, serde_json::to_vec(&ErrorBody { error: detail }).expect("texts and numbers are JSON"))
     }
 
     /// Whether this is its code.
@@ -263,6 +291,7 @@ impl IntoResponse for ApiError {
             tracing::error!(code = %self.code, detail, "a request failed");
         }
         let is_crowded = [TOO_MANY_STREAMS, TOO_MANY_BODIES].iter().any(|code| self.is(code));
+        let is_encoded = self.is(UNSUPPORTED_ENCODING);
         let refusal = Refusal { code: self.code.clone(), message: self.message.clone() };
         let body = ErrorBody { error: ErrorDetail { code: self.code, message: self.message, last_seq: self.last_seq } };
         let mut response = (self.status, axum::Json(body)).into_response();
@@ -272,15 +301,15 @@ impl IntoResponse for ApiError {
             // The connection makes room for another.
             headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
+        if is_encoded {
+            headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        }
         match self.status {
             StatusCode::UNAUTHORIZED => {
                 headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"lastword\""));
             }
-            StatusCode::SERVICE_UNAVAILABLE | StatusCode::INSUFFICIENT_STORAGE => {
+            StatusCode::SERVICE_UNAVAILABLE | StatusCode::INSUFFICIENT_STORAGE | StatusCode::TOO_MANY_REQUESTS => {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from_static("2"));
-            }
-            StatusCode::TOO_MANY_REQUESTS => {
-                headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
             }
             _ => {}
         }

@@ -1,23 +1,30 @@
-//! Connections: so many at a time, none that takes for ever to ask or to listen, and all of them ended in order.
+//! Connections: a bound on all of them and on those of one address, a bound on the time a request may take to arrive, and an
+//! orderly end. A connection that finds no place is answered; none waits in silence.
 
 use std::io;
-use std::pin::{Pin, pin};
+use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 
 use super::app::SharedApp;
+use super::error::ApiError;
 use super::metrics::Metrics;
+use super::peers::{ConnectionPlace, Peer};
+use super::socket::{self, WriteTimeout};
 use super::stream::closed;
-use super::time::{Sleep, sleep, within};
+use super::time::{sleep, within};
 
 /// Bytes of a request's head, and of what is buffered of an answer.
 const BUFFER_BYTES_MAX: usize = 64 * 1024;
@@ -25,31 +32,31 @@ const BUFFER_BYTES_MAX: usize = 64 * 1024;
 const HEADERS_MAX: usize = 100;
 /// How long to wait when the system has no room for another connection.
 const NO_ROOM_PAUSE: Duration = Duration::from_millis(100);
-/// After how long a silence the system asks whether the other end is there.
-#[cfg(unix)]
-const KEEPALIVE: Duration = Duration::from_secs(60);
 /// How long connections may take to end when the server ends.
 const PARTING: Duration = Duration::from_secs(5);
+/// Connections beyond [`super::ServerOptions::connections_max`] that are accepted, to wait for a place or to be refused: a
+/// sixteenth of that bound, within these limits.
+const ENTRANCE: std::ops::RangeInclusive<usize> = 8..=256;
+/// How long a connection waits for a place before it is refused.
+const WAIT_FOR_PLACE: Duration = Duration::from_secs(10);
+/// How long the answer to a refused connection may take to be sent.
+const REFUSAL_TIME: Duration = Duration::from_secs(2);
 
 /// Accepts connections until it is told to close, and returns when all of them have ended or have had their time.
 pub(super) async fn listen(listener: TcpListener, router: Router, app: SharedApp, mut closing: watch::Receiver<bool>) {
-    let places = Arc::new(Semaphore::new(app.options.connections_max));
+    let connections_max = app.options.connections_max;
+    let places = Arc::new(Semaphore::new(connections_max));
+    let entrance = Arc::new(Semaphore::new((connections_max / 16).clamp(*ENTRANCE.start(), *ENTRANCE.end())));
     let service = TowerToHyperService::new(router);
     loop {
         let accepted = tokio::select! {
             () = closed(&mut closing) => break,
-            accepted = accept(&listener, &places) => accepted,
+            accepted = accept(&listener, &entrance) => accepted,
         };
         match accepted {
-            Ok((stream, place)) => {
-                let connection = Connection { stream, service: service.clone(), closing: closing.clone() };
-                let app = app.clone();
-                tokio::spawn(async move {
-                    app.metrics.connections.add(1);
-                    let _counted = Counted(app.metrics.clone());
-                    connection.serve(&app).await;
-                    drop(place);
-                });
+            Ok((stream, peer, waiting)) => {
+                let connection = Connection { stream, peer, service: service.clone(), closing: closing.clone() };
+                tokio::spawn(connection.enter(app.clone(), places.clone(), waiting));
             }
             Err(cause) => {
                 app.metrics.refused_connections.add(1);
@@ -59,12 +66,19 @@ pub(super) async fn listen(listener: TcpListener, router: Router, app: SharedApp
         }
     }
     drop(listener);
-    let all = u32::try_from(app.options.connections_max).unwrap_or(u32::MAX);
+    let all = u32::try_from(connections_max).unwrap_or(u32::MAX);
     let _ = within(PARTING, places.acquire_many(all)).await;
 }
 
 /// A connection, counted for as long as this lives.
 struct Counted(Arc<Metrics>);
+
+impl Counted {
+    fn new(metrics: &Arc<Metrics>) -> Self {
+        metrics.connections.add(1);
+        Counted(metrics.clone())
+    }
+}
 
 impl Drop for Counted {
     fn drop(&mut self) {
@@ -74,31 +88,65 @@ impl Drop for Counted {
 
 type Place = tokio::sync::OwnedSemaphorePermit;
 
-/// The next connection, when there is a place for it.
-async fn accept(listener: &TcpListener, places: &Arc<Semaphore>) -> io::Result<(TcpStream, Place)> {
-    let place = places.clone().acquire_owned().await.map_err(io::Error::other)?;
-    let (stream, _) = listener.accept().await?;
-    Ok((stream, place))
+/// The next connection, when there is room for it at the entrance.
+async fn accept(listener: &TcpListener, entrance: &Arc<Semaphore>) -> io::Result<(TcpStream, IpAddr, Place)> {
+    let waiting = entrance.clone().acquire_owned().await.map_err(io::Error::other)?;
+    let (stream, peer) = listener.accept().await?;
+    Ok((stream, peer.ip(), waiting))
 }
 
 struct Connection {
     stream: TcpStream,
+    peer: IpAddr,
     service: TowerToHyperService<Router>,
     closing: watch::Receiver<bool>,
 }
 
 impl Connection {
+    /// Serves the connection once it has a place, or answers why it has none.
+    async fn enter(mut self, app: SharedApp, places: Arc<Semaphore>, waiting: Place) {
+        socket::prepare(&self.stream, app.options.write_timeout);
+        match self.find_place(&app, &places).await {
+            Ok(Some(place)) => {
+                drop(waiting);
+                let _counted = Counted::new(&app.metrics);
+                self.serve(&app).await;
+                drop(place);
+            }
+            Ok(None) => {}
+            Err(refusal) => {
+                app.metrics.refused_connections.add(1);
+                let _ = within(REFUSAL_TIME, refuse(self.stream, app.options.write_timeout, &refusal)).await;
+            }
+        }
+    }
+
+    /// A place among those of the address and among all; none if the server closes meanwhile.
+    async fn find_place(
+        &mut self,
+        app: &SharedApp,
+        places: &Arc<Semaphore>,
+    ) -> Result<Option<(ConnectionPlace, Place)>, ApiError> {
+        let of_address = app.client_places.of_connection(self.peer, &app.proxies())?;
+        let place = tokio::select! {
+            place = within(WAIT_FOR_PLACE, places.clone().acquire_owned()) => place,
+            () = closed(&mut self.closing) => return Ok(None),
+        };
+        match place {
+            Some(place) => Ok(place.ok().map(|place| (of_address, place))),
+            None => Err(ApiError::no_connection_left()),
+        }
+    }
+
     async fn serve(mut self, app: &SharedApp) {
-        // A token is not to wait for the next one.
-        let _ = self.stream.set_nodelay(true);
-        notice_who_is_gone(&self.stream);
         let io = TokioIo::new(WriteTimeout::new(self.stream, app.options.write_timeout));
+        let service = WithPeer { service: self.service, peer: Peer(self.peer) };
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(app.options.head_timeout)
             .max_headers(HEADERS_MAX)
             .max_buf_size(BUFFER_BYTES_MAX)
-            .serve_connection(io, self.service);
+            .serve_connection(io, service);
         let mut connection = pin!(connection);
         let ended = tokio::select! {
             ended = connection.as_mut() => ended,
@@ -113,79 +161,32 @@ impl Connection {
     }
 }
 
-/// Has the system ask now and then whether the other end is there, which says nothing for as long as it only listens.
-#[cfg(unix)]
-fn notice_who_is_gone(stream: &TcpStream) {
-    use rustix::net::sockopt::{set_socket_keepalive, set_tcp_keepidle};
-    // Without it, a place is taken for longer.
-    let _ = set_socket_keepalive(stream, true).and_then(|()| set_tcp_keepidle(stream, KEEPALIVE));
+/// The router, with the other end of the connection in the extensions of every request.
+struct WithPeer {
+    service: TowerToHyperService<Router>,
+    peer: Peer,
 }
 
-#[cfg(not(unix))]
-fn notice_who_is_gone(_: &TcpStream) {}
+impl Service<Request<Incoming>> for WithPeer {
+    type Response = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Response;
+    type Error = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Error;
+    type Future = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Future;
 
-/// A connection whose other end has to take what is there for it within a time.
-struct WriteTimeout {
-    stream: TcpStream,
-    limit: Duration,
-    /// Runs while the other end takes nothing.
-    waiting: Option<Pin<Box<Sleep>>>,
-}
-
-impl WriteTimeout {
-    fn new(stream: TcpStream, limit: Duration) -> Self {
-        WriteTimeout { stream, limit, waiting: None }
-    }
-
-    fn judge<T>(&mut self, context: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        if polled.is_ready() {
-            self.waiting = None;
-            return polled;
-        }
-        let limit = self.limit;
-        let waiting = self.waiting.get_or_insert_with(|| Box::pin(sleep(limit)));
-        match waiting.as_mut().poll(context) {
-            Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
-            Poll::Pending => Poll::Pending,
-        }
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        request.extensions_mut().insert(self.peer);
+        self.service.call(request)
     }
 }
 
-impl AsyncRead for WriteTimeout {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, buffer)
-    }
-}
-
-impl AsyncWrite for WriteTimeout {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let polled = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.judge(context, polled)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        pieces: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let polled = Pin::new(&mut self.stream).poll_write_vectored(context, pieces);
-        self.judge(context, polled)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let polled = Pin::new(&mut self.stream).poll_flush(context);
-        self.judge(context, polled)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
-    }
+/// Answers a connection without reading its request, and closes it.
+async fn refuse(stream: TcpStream, limit: Duration, refusal: &ApiError) -> io::Result<()> {
+    let (status, body) = refusal.status_and_body();
+    let head = format!(
+        "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\nretry-after: 2\r\n\
+         cache-control: no-store\r\nconnection: close\r\n\r\n",
+        body.len()
+    );
+    let mut stream = WriteTimeout::new(stream, limit);
+    stream.write_all(&[head.as_bytes(), &body].concat()).await?;
+    stream.shutdown().await
 }

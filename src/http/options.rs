@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::base_path::BasePath;
+use super::forwarded::AddressRange;
 use super::token::Tokens;
 use crate::limits::LINE_BYTES_MAX;
 
@@ -27,9 +28,14 @@ pub struct ServerOptions {
     pub body_bytes_max: usize,
     /// Bytes of all requests' bodies in memory. A request whose body finds no room is refused.
     pub bodies_bytes_max: usize,
-    /// Connections at the same time. Further ones wait. An eighth of them is kept for requests: streams beyond that are
+    /// Connections at the same time. Further ones wait for a moment, and are refused then. An eighth of them is kept for requests: streams beyond that are
     /// refused.
     pub connections_max: usize,
+    /// Connections of one address at the same time, loopback addresses aside; for clients of a trusted proxy, their requests.
+    /// An eighth of all, and at least 8, if it is not said.
+    pub connections_per_address_max: Option<usize>,
+    /// Proxies whose word is taken on who their clients are.
+    pub trusted_proxies: Vec<AddressRange>,
     /// Journal files that readers who are behind hold open between two reads. Others open theirs for each read.
     pub reader_files_max: usize,
     /// How long an outside producer counts as alive after its last sign of life, unless it says otherwise.
@@ -62,6 +68,8 @@ impl Default for ServerOptions {
             body_bytes_max: 2 * LINE_BYTES_MAX,
             bodies_bytes_max: 256 * 1024 * 1024,
             connections_max: 16_384,
+            connections_per_address_max: None,
+            trusted_proxies: Vec::new(),
             reader_files_max: 16_384,
             lease: Duration::from_secs(30),
             heartbeat: Duration::from_secs(15),

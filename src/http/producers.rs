@@ -142,11 +142,11 @@ impl App {
             let message = "this run is produced by a runner of the server: follow it, or stop it";
             return Err(ApiError::new(axum::http::StatusCode::CONFLICT, "not_yours", message));
         }
-        let (store, id, of) = (self.store.clone(), session.clone(), run.clone());
-        let opened = self.blocking.document(move || {
+        let of = run.clone();
+        let opened = self.document(session, move |store, id| {
             // A deleted session has no runs, whatever is left of them.
-            store.metadata(&id)?;
-            store.resume_run(&id, &of)
+            store.metadata(id)?;
+            store.resume_run(id, &of)
         });
         match opened.await? {
             Ok(run) => {

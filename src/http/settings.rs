@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::base_path::BasePath;
+use super::forwarded::{AddressRange, BadRange};
 use super::options::ServerOptions;
 use super::token::Tokens;
 use crate::limits::LEASE_SECONDS_MAX;
@@ -85,6 +86,10 @@ pub struct ServerSettings {
     pub bodies_bytes_max: Option<u64>,
     /// Connections at the same time.
     pub connections_max: Option<u64>,
+    /// Connections of one address at the same time.
+    pub connections_per_address_max: Option<u64>,
+    /// Proxies whose word is taken on who their clients are: addresses, or ranges of them.
+    pub trust_forwarded_for: Option<Vec<String>>,
     /// How long an outside producer counts as alive.
     pub lease_seconds: Option<f64>,
     /// How often a silent stream says that it is there.
@@ -137,6 +142,8 @@ impl ServerSettings {
             body_bytes_max: self.body_bytes_max.or(other.body_bytes_max),
             bodies_bytes_max: self.bodies_bytes_max.or(other.bodies_bytes_max),
             connections_max: self.connections_max.or(other.connections_max),
+            connections_per_address_max: self.connections_per_address_max.or(other.connections_per_address_max),
+            trust_forwarded_for: self.trust_forwarded_for.or(other.trust_forwarded_for),
             lease_seconds: self.lease_seconds.or(other.lease_seconds),
             heartbeat_seconds: self.heartbeat_seconds.or(other.heartbeat_seconds),
             retry_ms: self.retry_ms.or(other.retry_ms),
@@ -165,6 +172,8 @@ impl ServerSettings {
             body_bytes_max: Some(usual.body_bytes_max as u64),
             bodies_bytes_max: Some(usual.bodies_bytes_max as u64),
             connections_max: Some(usual.connections_max as u64),
+            connections_per_address_max: None,
+            trust_forwarded_for: Some(Vec::new()),
             lease_seconds: seconds(usual.lease),
             heartbeat_seconds: seconds(usual.heartbeat),
             retry_ms: millis(usual.retry),
@@ -192,6 +201,8 @@ impl ServerSettings {
             body_bytes_max,
             bodies_bytes_max: bodies(all.bodies_bytes_max.unwrap_or_default(), body_bytes_max)?,
             connections_max: count("connections_max", all.connections_max, 1..=1_000_000)?,
+            connections_per_address_max: of_address(all.connections_per_address_max)?,
+            trusted_proxies: proxies(&all.trust_forwarded_for.unwrap_or_default())?,
             reader_files_max: ServerOptions::default().reader_files_max,
             lease: time("lease_seconds", all.lease_seconds, 1.0..=LEASE_SECONDS_MAX)?,
             heartbeat: time("heartbeat_seconds", all.heartbeat_seconds, 0.05..=3600.0)?,
@@ -259,6 +270,17 @@ fn bodies(given: u64, body_bytes_max: usize) -> Result<usize, BadSetting> {
     fits.ok_or_else(|| bad("bodies_bytes_max", given, rule()))
 }
 
+fn of_address(given: Option<u64>) -> Result<Option<usize>, BadSetting> {
+    given.map(|given| count("connections_per_address_max", Some(given), 1..=1_000_000)).transpose()
+}
+
+fn proxies(given: &[String]) -> Result<Vec<AddressRange>, BadSetting> {
+    let range = |text: &String| {
+        text.parse().map_err(|why: BadRange| bad("trust_forwarded_for", format!("{text:?}"), why.to_string()))
+    };
+    given.iter().map(range).collect()
+}
+
 fn time(name: &'static str, given: Option<f64>, range: std::ops::RangeInclusive<f64>) -> Result<Duration, BadSetting> {
     let given = given.unwrap_or_default();
     match range.contains(&given) {
@@ -303,6 +325,9 @@ mod tests {
             ("[server]\nlease_seconds = 0", "lease_seconds is 0"),
             ("[server]\nconnections_max = 0", "connections_max is 0"),
             ("[server]\nbodies_bytes_max = 33554431", "bodies_bytes_max is 33554431: give at least 33554432"),
+            ("[server]\nconnections_per_address_max = 0", "connections_per_address_max is 0"),
+            ("[server]\ntrust_forwarded_for = [\"proxy\"]", "trust_forwarded_for is \"proxy\""),
+            ("[server]\ntrust_forwarded_for = [\"::/0\"]", "trust_forwarded_for is \"::/0\""),
             ("[server]\nallow_origins = [\"*\"]", "allow_origins is \"*\""),
             ("[server]\nallow_origins = [\"https://a.b:443\"]", "allow_origins is \"https://a.b:443\""),
             ("[server]\nbase_path = \"/a/../b\"", "base_path is \"/a/../b\""),

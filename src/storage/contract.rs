@@ -363,6 +363,11 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// The revision of a session's document, without reading it.
     fn document_revision(&self, session: &SessionId) -> Result<Option<Revision>, StorageError>;
 
+    /// Bytes of a session's document, without reading it; none if it is not there, or if only reading it would tell.
+    fn document_bytes(&self, _: &SessionId) -> Result<Option<u64>, StorageError> {
+        Ok(None)
+    }
+
     /// Whether a session's document still is the one of this revision. Asked on every warm read.
     fn is_current(&self, session: &SessionId, revision: &Revision) -> Result<bool, StorageError> {
         Ok(self.document_revision(session)?.as_ref() == Some(revision))

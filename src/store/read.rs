@@ -124,6 +124,14 @@ impl Store {
         self.shared.metadata(id)
     }
 
+    /// Bytes of the session's document, as far as that is known without reading it: from the cache, else from the file.
+    pub fn document_bytes(&self, id: &SessionId) -> Result<Option<u64>, StoreError> {
+        match self.shared.cache.peek(id) {
+            Some(held) => Ok(Some(held.session.source().len() as u64)),
+            None => Ok(self.shared.storage.document_bytes(id)?),
+        }
+    }
+
     /// Whether the session has a turn without its answer, or a marker whose answer may still be found, so that a full
     /// read may have something to resolve.
     pub fn is_unresolved(&self, id: &SessionId) -> Result<bool, StoreError> {

@@ -2,6 +2,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "a real server takes real time")]
 mod attachments;
+mod bodies;
 mod bounds;
 mod chat_client;
 mod chat_history;
@@ -9,10 +10,12 @@ mod chat_turns;
 mod chats;
 mod depth;
 mod door;
+mod encodings;
 mod house;
 mod lists;
 mod login;
 mod long_poll;
+mod neighbours;
 mod operations;
 mod producers;
 mod proxied;

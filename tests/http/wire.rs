@@ -85,7 +85,8 @@ impl Ask {
         for (name, value) in &self.headers {
             head.push_str(&format!("{name}: {value}\r\n"));
         }
-        if !self.body.is_empty() || self.method != "GET" {
+        let is_announced = self.headers.iter().any(|(name, _)| name == "content-length");
+        if !is_announced && (!self.body.is_empty() || self.method != "GET") {
             head.push_str(&format!("content-length: {}\r\n", self.body.len()));
         }
         [format!("{head}\r\n").as_bytes(), &self.body].concat()

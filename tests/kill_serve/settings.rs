@@ -40,6 +40,15 @@ fn a_flag_wins_over_the_environment_and_the_environment_over_the_file() {
         ("log", &[], &[("LASTWORD_LOG", "debug")], "\"debug\""),
         ("base_path", &["--base-path", "/chat"], &[("LASTWORD_BASE_PATH", "/a")], "\"/chat\""),
         ("base_path", &[], &[("LASTWORD_BASE_PATH", "/a")], "\"/a\""),
+        ("bodies_bytes_max", &["--bodies-bytes-max", "33554432"], &[], "33554432"),
+        ("bodies_bytes_max", &[], &[("LASTWORD_BODIES_BYTES_MAX", "33554433")], "33554433"),
+        ("connections_per_address_max", &[], &[("LASTWORD_CONNECTIONS_PER_ADDRESS_MAX", "9")], "9"),
+        (
+            "trust_forwarded_for",
+            &[],
+            &[("LASTWORD_TRUST_FORWARDED_FOR", "::1,10.0.0.0/8")],
+            "[\"::1\", \"10.0.0.0/8\"]",
+        ),
     ] {
         assert_eq!(printed(key, flags, variables, file), value, "{key} with {flags:?} and {variables:?}");
     }
@@ -73,6 +82,12 @@ fn a_value_that_cannot_be_used_is_refused_by_name() {
         (&[], &[("LASTWORD_BASE_PATH", "chat")], "", &["base_path", "chat"]),
         (&[], &[], "[server]\nbase_path = \"/a//b\"\n", &["base_path", "/a//b"]),
         (&["--allow-origin", "*"], &[], "", &["allow_origins", "*"]),
+        (&["--bodies-bytes-max", "1024"], &[], "", &["bodies_bytes_max", "1024", "33554432"]),
+        (&["--body-bytes-max", "1000000000"], &[], "", &["bodies_bytes_max", "1000000000"]),
+        (&["--connections-per-address-max", "0"], &[], "", &["connections_per_address_max", "0"]),
+        (&["--trust-forwarded-for", "10.0.0.1/8"], &[], "", &["trust_forwarded_for", "10.0.0.1/8", "10.0.0.0/8"]),
+        (&[], &[("LASTWORD_TRUST_FORWARDED_FOR", "10.0.0.1,proxy")], "", &["trust_forwarded_for", "proxy"]),
+        (&[], &[], "[server]\ntrust_forwarded_for = [\"0.0.0.0/0\"]\n", &["trust_forwarded_for", "every address"]),
         (&["--log", "a=b=c"], &[], "", &["log", "a=b=c"]),
         (&["--retry-ms", "soon"], &[], "", &["--retry-ms", "soon"]),
         (&["--durability", "eternal"], &[], "", &["--durability", "eternal"]),

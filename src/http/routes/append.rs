@@ -88,7 +88,12 @@ pub(super) async fn append(
     let producer = app.producer(&session, &run).await?;
     let work = Work { events, durability, expect_seq: asked.expect_seq };
     let at_work = app.clone();
-    let taken = app.blocking.line(move || work.done(&at_work, producer, turn)).await?;
+    // An end is saved into the document, and may wait for the lock of the session.
+    let share = match work.events.iter().any(|event| event.terminal_state().is_some()) {
+        true => Some(app.blocking.share(&session).await),
+        false => None,
+    };
+    let taken = app.blocking.line(move || (work.done(&at_work, producer, turn), share).0).await?;
     if taken.as_ref().is_err_and(|error| error.is("fenced")) {
         // Perhaps because there is nothing left to append to.
         app.producer(&session, &run).await?;

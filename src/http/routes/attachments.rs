@@ -79,8 +79,8 @@ pub(super) async fn upload(
     let media_type = media_type_of(request.headers()).unwrap_or_else(|| UNKNOWN_TYPE.to_owned());
     let filename = asked.filename.map(|name| plain_name(&name)).filter(|name| !name.is_empty());
     let bytes = read_body_up_to(request, &app, ATTACHMENT_BYTES_MAX.min(app.options.body_bytes_max)).await?;
-    let (store, id) = (app.store.clone(), session.clone());
-    let stored = app.blocking.document(move || store.put_attachment(&id, &bytes, &media_type, filename.as_deref()));
+    let stored =
+        app.document(&session, move |store, id| store.put_attachment(id, &bytes, &media_type, filename.as_deref()));
     let stored = stored.await?.map_err(missing)?;
     let location = format!("/v1/sessions/{session}/attachments/{}", stored.id);
     let location = HeaderValue::from_str(&location).map_err(|cause| ApiError::broken(cause.to_string()))?;
@@ -116,14 +116,13 @@ pub(super) async fn read(
     let tag = format!("\"{id}\"");
     let known = text_of(&headers, &header::IF_NONE_MATCH).unwrap_or_default();
     let is_known = known.split(',').map(str::trim).any(|one| one == "*" || one.trim_start_matches("W/") == tag);
-    let store = app.store.clone();
-    let read = app.blocking.document(move || {
-        let Some(info) = store.attachment(&session, &id).map_err(missing)? else {
+    let read = app.document(&session, move |store, session| {
+        let Some(info) = store.attachment(session, &id).map_err(missing)? else {
             return Err(ApiError::no_attachment());
         };
         let bytes = match is_known {
             true => None,
-            false => Some(store.attachment_bytes(&session, &id)?.ok_or_else(ApiError::no_attachment)?),
+            false => Some(store.attachment_bytes(session, &id)?.ok_or_else(ApiError::no_attachment)?),
         };
         Ok((info, bytes))
     });

@@ -77,8 +77,7 @@ pub(super) async fn list(
     State(app): State<SharedApp>,
     OfSession(session): OfSession,
 ) -> Result<Json<Branches>, ApiError> {
-    let store = app.store.clone();
-    let branches = app.blocking.document(move || store.branches(&session)).await?.map_err(missing)?;
+    let branches = app.document(&session, |store, session| store.branches(session)).await?.map_err(missing)?;
     Ok(Json(Branches { branches: branches.into_iter().map(ListedBranch::from).collect() }))
 }
 
@@ -102,12 +101,11 @@ pub(super) async fn restore(
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let expected = text_of(&headers, &header::IF_MATCH).map(str::to_owned).ok_or_else(ApiError::no_revision)?;
-    let store = app.store.clone();
-    let restored = app.blocking.document(move || {
+    let restored = app.document(&session, move |store, session| {
         // A client that names a revision has read the session, and so is it read here: what was interrupted is resolved first.
-        store.get_session(&session).map_err(missing)?;
+        store.get_session(session).map_err(missing)?;
         let will_do = |revision: Option<&Revision>| matches_any(&expected, revision);
-        let restored = store.restore_branch(&session, &branch, will_do).map_err(|error| match error {
+        let restored = store.restore_branch(session, &branch, will_do).map_err(|error| match error {
             StoreError::UnknownBranch { .. } => ApiError::no_branch(),
             error => missing(error),
         })?;

@@ -58,8 +58,7 @@ pub(super) async fn begin(State(app): State<SharedApp>, request: Request) -> Res
 async fn begin_or_repeat(app: SharedApp, session: SessionId, asked: ChatRequest) -> Result<RunId, ApiError> {
     let runner = asked.runner.clone();
     let _alone = app.lock_chat(&session).await;
-    let (store, id) = (app.store.clone(), session.clone());
-    match app.blocking.document(move || prepare(&store, &id, asked)).await?? {
+    match app.document(&session, move |store, id| prepare(store, id, asked)).await?? {
         Prepared::Repeated(run) => Ok(run),
         Prepared::Turn(turn) => {
             let run = start(&app, &session, turn, runner.as_deref()).await?;

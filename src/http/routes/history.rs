@@ -69,9 +69,8 @@ pub(super) async fn messages(
         return Err(ApiError::invalid(format!("limit is a number from 1 to {MESSAGES_MAX}")));
     }
     let is_newest = asked.before.is_none();
-    let (store, id) = (app.store.clone(), session.clone());
-    let files = FileAddresses::of(&app.options.base_path, &id);
-    let history = app.blocking.document(move || read_history(&store, &id, files, &asked)).await??;
+    let files = FileAddresses::of(&app.options.base_path, &session);
+    let history = app.document(&session, move |store, id| read_history(store, id, files, &asked)).await??;
     if let Some(run) = history.live.as_ref().filter(|_| is_newest) {
         app.left_out.note(&session, run);
     }
@@ -129,11 +128,10 @@ pub(super) async fn resume(
     OfSession(session): OfSession,
     Asked(asked): Asked<ResumeAsked>,
 ) -> Result<Response, ApiError> {
-    let (store, id) = (app.store.clone(), session.clone());
     let run = match asked.run {
-        Some(run) => Some(app.blocking.document(move || known_run(&store, &id, &run)).await??),
+        Some(run) => Some(app.document(&session, move |store, id| known_run(store, id, &run)).await??),
         None => {
-            let live = app.blocking.document(move || live_run(&store, &id)).await??;
+            let live = app.document(&session, live_run).await??;
             live.iter().for_each(|run| app.left_out.forget(&session, run));
             live.or_else(|| app.left_out.take(&session))
         }
@@ -151,8 +149,8 @@ pub(super) async fn stream(
     run: &RunId,
     count: FollowerCount,
 ) -> Result<Response, ApiError> {
-    let (store, id, of) = (app.store.clone(), session.clone(), run.clone());
-    let began_at = app.blocking.document(move || store.run_began_at(&id, &of)).await??;
+    let of = run.clone();
+    let began_at = app.document(session, move |store, id| store.run_began_at(id, &of)).await??;
     let follower = Follower::new(&app.hub, app.hub.tail(session, run), 0, Waits::ForMore);
     let mut response =
         chunk_stream(ChatFeed::new(follower, &app.options.base_path).with_began_at(began_at), &app.policy, count);

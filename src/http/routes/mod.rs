@@ -26,6 +26,7 @@ use utoipa_axum::routes;
 
 use super::admission::admit;
 use super::app::SharedApp;
+use super::compress::compress;
 use super::error::{ApiError, ErrorBody};
 use super::guard::guard;
 use super::log::log;
@@ -89,6 +90,7 @@ pub(super) fn router(app: &SharedApp) -> Router {
         .method_not_allowed_fallback(wrong_method)
         .layer(middleware::from_fn_with_state(app.clone(), admit))
         .layer(middleware::from_fn_with_state(app.clone(), guard))
+        .layer(middleware::from_fn(compress))
         .layer(middleware::from_fn_with_state(app.clone(), log))
         .with_state(app.clone())
 }

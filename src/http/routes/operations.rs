@@ -80,6 +80,11 @@ fn write_bounds(app: &App, text: &mut Exposition) {
         "Requests that were refused because their body found no room in memory.",
         app.bodies.refused.get(),
     );
+    text.counter(
+        "lastword_http_too_many_connections_total",
+        "Connections and requests that were refused because their address or their token has as many as it may have.",
+        app.client_places.refused.get(),
+    );
 }
 
 fn write_runs(app: &App, text: &mut Exposition) {

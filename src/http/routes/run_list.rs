@@ -198,8 +198,7 @@ pub(super) async fn list(
     let unknown =
         || ApiError::invalid("before names no run of this session: give the id of the first run that you have");
     let before = asked.before.map(|run| RunId::parse(&run).map_err(|_| unknown())).transpose()?;
-    let store = app.store.clone();
-    let listed = app.blocking.document(move || store.list_runs(&session, before.as_ref(), limit)).await?;
+    let listed = app.document(&session, move |store, id| store.list_runs(id, before.as_ref(), limit)).await?;
     let listed = listed.map_err(|error| match error {
         StoreError::RunNotFound { .. } => unknown(),
         error => missing(error),
@@ -223,12 +222,11 @@ pub(super) async fn read(
     caller: Caller,
     OfRun(session, run): OfRun,
 ) -> Result<Json<ShownRun>, ApiError> {
-    let store = app.store.clone();
-    let shown = app.blocking.document(move || {
-        let info = store.run_info(&session, &run)?;
+    let shown = app.document(&session, move |store, session| {
+        let info = store.run_info(session, &run)?;
         // What a command complains about may hold what a reader must not see.
         let stderr_tail = match caller.access {
-            Access::Write => store.stderr_tail(&session, &run)?,
+            Access::Write => store.stderr_tail(session, &run)?,
             Access::Read => None,
         };
         Ok(ShownRun { stderr_tail, ..ShownRun::from(info) })

@@ -131,12 +131,11 @@ async fn attach(app: &App, session: &SessionId, turn: UserTurn) -> Result<UserTu
     if turn.attachments.is_empty() {
         return Ok(turn);
     }
-    let (store, session) = (app.store.clone(), session.clone());
-    let attached = app.blocking.document(move || {
-        store.metadata(&session).map_err(missing)?;
-        let attached = Attached::parse(&turn.attachments, &session)?.check(&store, &session)?;
+    let attached = app.document(session, move |store, session| {
+        store.metadata(session).map_err(missing)?;
+        let attached = Attached::parse(&turn.attachments, session)?.check(store, session)?;
         let attachments = attached.json().to_owned();
-        attached.store(&store, &session)?;
+        attached.store(store, session)?;
         Ok(UserTurn { attachments, ..turn })
     });
     attached.await?
@@ -148,8 +147,7 @@ async fn repeated(
     session: &SessionId,
     (run, message): (Option<RunId>, String),
 ) -> Result<Option<RunId>, ApiError> {
-    let (store, session) = (app.store.clone(), session.clone());
-    let metadata = app.blocking.document(move || store.metadata(&session)).await?.map_err(missing)?;
+    let metadata = app.document(session, |store, session| store.metadata(session)).await?.map_err(missing)?;
     let is_same = |run: &RunId| {
         metadata.active_run().as_deref() == Some(run.as_str())
             && metadata.pending_turn().is_some_and(|pending| pending.message == message)
@@ -191,8 +189,7 @@ async fn begin_outside(app: &App, session: &SessionId, turn: UserTurn) -> Result
     if app.is_draining() {
         return Err(ApiError::draining());
     }
-    let (store, session) = (app.store.clone(), session.clone());
-    let run = app.blocking.document(move || store.begin_run(&session, turn)).await?.map_err(missing)?;
+    let run = app.document(session, move |store, session| store.begin_run(session, turn)).await?.map_err(missing)?;
     app.producers.add(&run);
     Ok(run.id().clone())
 }
@@ -210,8 +207,7 @@ async fn begin_outside(app: &App, session: &SessionId, turn: UserTurn) -> Result
     )
 )]
 pub(super) async fn stop(State(app): State<SharedApp>, OfRun(session, run): OfRun) -> Result<Json<Stopped>, ApiError> {
-    let (store, id) = (app.store.clone(), session.clone());
-    app.blocking.document(move || store.metadata(&id)).await?.map_err(missing)?;
+    app.document(&session, |store, id| store.metadata(id)).await?.map_err(missing)?;
     let stopped = match app.supervisor.stop(&session, &run).await {
         Err(StoreError::RunNotFound { .. }) => return Err(ApiError::no_run()),
         stopped => stopped?,

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -175,9 +174,14 @@ pub(super) async fn list(State(app): State<SharedApp>, Asked(asked): Asked<ListA
     }
     let filter = ListFilter { title, archived: asked.archived };
     let store = app.store.clone();
-    let page = app.blocking.document(move || store.find_page(after.as_ref(), limit as usize, &filter)).await??;
-    let sessions = page.sessions.iter().map(listed).collect();
-    Ok(Json(SessionPage { sessions, next_cursor: page.next.map(|next| next.to_string()) }).into_response())
+    let page = app.blocking.document(move || {
+        let page = store.find_page(after.as_ref(), limit as usize, &filter)?;
+        let sessions = page.sessions.iter().map(listed).collect();
+        // A thousand sessions are megabytes: they are written here and not where connections are served.
+        let page = SessionPage { sessions, next_cursor: page.next.map(|next| next.to_string()) };
+        Ok::<_, StoreError>(serde_json::to_vec(&page).expect("texts and numbers are JSON"))
+    });
+    Ok(json_answer(Bytes::from(page.await??)))
 }
 
 fn listed(listed: &Listed) -> Box<RawValue> {
@@ -218,16 +222,15 @@ pub(super) async fn read(
     Asked(asked): Asked<ReadAsked>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let store = app.store.clone();
     let known = text_of(&headers, &header::IF_NONE_MATCH).map(str::to_owned);
     if asked.view == Some(View::Metadata) {
-        let metadata = app.blocking.document(move || store.metadata(&id)).await?.map_err(missing)?;
+        let metadata = app.document(&id, |store, id| store.metadata(id)).await?.map_err(missing)?;
         return Ok(unless_known(known.as_deref(), metadata.revision(), || metadata_answer(&metadata)));
     }
     let rows = bounded("limit", asked.limit, ROWS_DEFAULT, ROWS_MAX)?;
     let is_paged = asked.limit.is_some() || asked.rows_before.is_some();
-    let read = app.blocking.document(move || {
-        let session = store.get_session(&id)?;
+    let read = app.document(&id, move |store, id| {
+        let session = store.get_session(id)?;
         let is_known = is_known(known.as_deref(), session.revision());
         let body = (!is_known).then(|| match is_paged {
             true => Bytes::from(page_of(&session, asked.rows_before, rows)),
@@ -297,13 +300,12 @@ pub(super) async fn change(
     if changes.title.as_ref().is_some_and(|title| title.len() > crate::limits::MESSAGE_BYTES_MAX) {
         return Err(ApiError::invalid("the title is too long: shorten it"));
     }
-    let store = app.store.clone();
-    let changed = app.blocking.document(move || {
+    let changed = app.document(&id, move |store, id| {
         // Whoever changes a session has read it, and so have we: what was interrupted is resolved first.
-        store.get_session(&id).map_err(missing)?;
+        store.get_session(id).map_err(missing)?;
         let options = SaveOptions { touch_updated_at: false, ..SaveOptions::default() };
         let will_do = |revision: Option<&Revision>| matches_any(&expected, revision);
-        let changed = store.update_if(&id, options, will_do, |session| changes.apply(session)).map_err(missing)?;
+        let changed = store.update_if(id, options, will_do, |session| changes.apply(session)).map_err(missing)?;
         changed.map(|session| Metadata::of(&session)).ok_or_else(ApiError::changed_meanwhile)
     });
     Ok(metadata_answer(&changed.await??))
@@ -338,10 +340,9 @@ pub(super) async fn delete(
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let expected = text_of(&headers, &header::IF_MATCH).map(str::to_owned);
-    let store = app.store.clone();
-    let deleted = app.blocking.document(move || {
-        let Some(expected) = expected else { return store.delete(&id).map_err(missing) };
-        match store.delete_if(&id, |revision| matches_any(&expected, revision)).map_err(missing)? {
+    let deleted = app.document(&id, move |store, id| {
+        let Some(expected) = expected else { return store.delete(id).map_err(missing) };
+        match store.delete_if(id, |revision| matches_any(&expected, revision)).map_err(missing)? {
             true => Ok(()),
             false => Err(ApiError::changed_meanwhile()),
         }

@@ -424,6 +424,11 @@ impl Storage for FileStorage {
         self.stat_document(session)
     }
 
+    fn document_bytes(&self, session: &SessionId) -> Result<Option<u64>, StorageError> {
+        let path = self.layout.sidecar(session);
+        Ok(optional(self.disk.stat(&path)).attempt("look at", &path)?.map(|stat| stat.len))
+    }
+
     fn is_current(&self, session: &SessionId, revision: &Revision) -> Result<bool, StorageError> {
         let path = self.layout.sidecar(session);
         let Some(stat) = optional(self.disk.stat(&path)).attempt("look at", &path)? else { return Ok(false) };
