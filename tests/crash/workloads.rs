@@ -16,6 +16,30 @@ fn resumed_append_and_seal(store: &Store, told: &mut Told) -> Result<(), StoreEr
     told.finish(&run)
 }
 
+/// The title that a first message gives is saved with its turn: a crash leaves both or neither.
+#[test]
+fn a_session_is_titled_with_its_first_turn_or_not_at_all() {
+    let untitled = |store: &Store, _: &mut Told| store.create(NewSession::titled("Untitled").with_id(id())).map(drop);
+    let begin = |disk: &SimDisk| open(disk)?.begin_run(&id(), UserTurn::text("Where to?")).map(drop);
+    let (before, _) = prepared(untitled);
+    let whole = before.copy();
+    begin(&whole).unwrap();
+    let mut titles = std::collections::BTreeSet::new();
+    for operation in before.operations()..=whole.operations() {
+        let disk = before.copy();
+        disk.stop_before(operation);
+        let is_acknowledged = begin(&disk).is_ok();
+        for (end, disk) in ended(&disk) {
+            let session = open(&disk).unwrap().metadata(&id()).unwrap();
+            let has_turn = session.pending_turn().is_some();
+            assert_eq!(session.title(), if has_turn { "Where to?" } else { "Untitled" }, "{operation} {end:?}");
+            assert!(has_turn || !is_acknowledged, "{operation} {end:?}");
+            titles.insert(session.title().into_owned());
+        }
+    }
+    assert_eq!(titles.len(), 2, "some crashes come before the save, and some after it");
+}
+
 #[test]
 fn creating_the_store_and_a_session() {
     crash_everywhere(nothing, created);
