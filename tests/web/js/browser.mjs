@@ -116,21 +116,33 @@ export const waitForText = (page, selector, text) => page.waitForFunction(
 /** Waits until the page says what the answer is doing. */
 export const waitForState = (page, state) => waitForText(page, '.progress', state);
 
-/** From the next load on, notes for how long the page was blocked: in all, and at the longest. */
-export const watchBlocking = (page) => page.addInitScript(() => {
-  const BEAT_MS = 20;
-  const LATE_MS = 50;
-  window.blocked = { all: 0, longest: 0 };
-  let last = performance.now();
-  setInterval(() => {
-    const late = performance.now() - last - BEAT_MS;
-    last = performance.now();
-    if (late > LATE_MS) window.blocked.all += late;
-    window.blocked.longest = Math.max(late, window.blocked.longest);
-  }, BEAT_MS);
+/** Tells how many seconds the page's main thread has worked since it was last asked: of a processor's time, so that other
+ * programs do not count. It cannot have been blocked for longer. */
+export async function newStopwatch(page) {
+  const session = await page.context().newCDPSession(page);
+  await session.send('Performance.enable', { timeDomain: 'threadTicks' });
+  let before = 0;
+  return async () => {
+    const { metrics } = await session.send('Performance.getMetrics');
+    const now = metrics.find((metric) => metric.name === 'TaskDuration').value;
+    const seconds = now - before;
+    before = now;
+    return seconds;
+  };
+}
+
+/** From now on, notes every status that the page shows. */
+export const watchStatus = (page) => page.evaluate(() => {
+  window.statuses = [];
+  const status = document.querySelector('#status');
+  new MutationObserver(() => window.statuses.push(status.textContent)).observe(status, { childList: true });
 });
 
-export const timeBlocked = (page) => page.evaluate(() => window.blocked);
+/** Waits until the page has shown a status, for however short a time. */
+export const waitForPastStatus = (page, text) => page.waitForFunction(
+  (text) => window.statuses.some((status) => status.match(text)),
+  text,
+);
 
 /** Keeps what the page looks like, if that is asked for: `LASTWORD_SCREENSHOTS` names a directory. */
 export async function keepPicture(page, name) {

@@ -2,7 +2,8 @@
 
 import assert from 'node:assert/strict';
 import {
-  createSession, enterToken, look, openPage, timesShown, waitForStatus, waitForTheEnd, waitForWords, watchWords,
+  createSession, enterToken, look, openPage, timesShown, waitForPastStatus, waitForStatus, waitForTheEnd, waitForWords,
+  watchStatus, watchWords,
 } from '../browser.mjs';
 import { newCable } from '../cable.mjs';
 import { newProducer, play, step } from '../harness.mjs';
@@ -18,8 +19,9 @@ play(async () => {
   await producer.say('To the sea');
   await waitForWords(page, 'To the sea');
   await watchWords(page, 'To the sea');
+  await watchStatus(page);
   cable.cut();
-  await waitForStatus(page, 'Connecting again');
+  await waitForPastStatus(page, 'Connecting again');
   step('cut');
   await producer.say(', where it is');
   await waitForWords(page, ', where it is');
