@@ -27,6 +27,7 @@ use utoipa_axum::routes;
 use super::admission::admit;
 use super::app::SharedApp;
 use super::compress::compress;
+use super::describe::RunStateWord;
 use super::error::{ApiError, ErrorBody};
 use super::guard::guard;
 use super::log::log;
@@ -37,7 +38,7 @@ use super::log::log;
         title = "Lastword",
         description = "Sessions, runs and their streams of a crash-proof session store: the last word is never lost."
     ),
-    components(schemas(ErrorBody)),
+    components(schemas(ErrorBody, RunStateWord)),
     security(("token" = []), ("cookie" = [])),
     tags(
         (name = "sessions", description = "Conversations: created, listed, read, changed, deleted."),
