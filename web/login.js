@@ -14,7 +14,7 @@ let asking = null;
 /** Whether a request was answered since the last login. */
 let hasWorked = true;
 
-/** How often somebody logged in here: tells a request that was refused before a login from one after it. */
+/** How many logins succeeded on this page: tells a request that was refused before a login from one after it. */
 export const loginCount = () => logins;
 
 export const noteSuccess = () => { hasWorked = true; };

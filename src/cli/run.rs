@@ -83,8 +83,8 @@ pub(super) fn run(context: &Context, args: Args) -> Result<(), Failure> {
     done
 }
 
-/// What commands of failed attempts printed on stderr, until the task that prints shows it. A terminal that nobody reads holds up no
-/// run.
+/// What commands of failed attempts printed on stderr, until the task that prints shows it. A terminal that is not read
+/// holds up no run.
 #[derive(Debug, Clone, Default)]
 struct Complaints(Arc<Mutex<Vec<String>>>);
 

@@ -57,6 +57,10 @@ pub(super) async fn guard(State(app): State<SharedApp>, mut request: Request, ne
     }
     protect(response.headers_mut());
     put_base_path_first(response.headers_mut(), &app.options.base_path);
+    if !app.options.origins.is_empty() {
+        // An answer that a page fetched without an origin must not be used from a cache for one that names its own.
+        response.headers_mut().append(header::VARY, HeaderValue::from_static("origin"));
+    }
     if let Some(origin) = origin.filter(|_| is_configured) {
         share(response.headers_mut(), &origin);
     }
@@ -182,7 +186,6 @@ fn share(headers: &mut HeaderMap, origin: &str) {
     if let Ok(origin) = HeaderValue::from_str(origin) {
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
         headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(EXPOSED_HEADERS));
-        headers.insert(header::VARY, HeaderValue::from_static("origin"));
         headers.insert("cross-origin-resource-policy", HeaderValue::from_static("cross-origin"));
     }
 }

@@ -1,5 +1,5 @@
 //! The end of what commands print on stderr. It is in no event and no row, because it may hold what a reader of the conversation must
-//! not see: it is kept in the run's record, and the program that embeds the runs is told for its log or its terminal.
+//! not see: it is kept in the run's record, and the embedding program gets it for its log or its terminal.
 
 use std::fmt;
 use std::sync::Arc;

@@ -260,19 +260,25 @@ impl RowsOfRuns {
 /// Puts runs into a list that are not in it, each after the one that is named before it.
 fn insert_named(order: &mut Vec<RunId>, named: &[RunId]) {
     let known: HashSet<&RunId> = order.iter().collect();
-    if named.iter().all(|run| known.contains(run)) {
+    // The runs that are missing, by the known run after which they stand; none for those before all others.
+    let mut missing: HashMap<Option<&RunId>, Vec<RunId>> = HashMap::new();
+    let (mut inserted, mut after) = (HashSet::new(), None);
+    for run in named {
+        if let Some(run) = known.get(run) {
+            after = Some(*run);
+        } else if inserted.insert(run) {
+            missing.entry(after).or_default().push(run.clone());
+        }
+    }
+    if missing.is_empty() {
         return;
     }
-    let mut place = 0;
-    for run in named {
-        place = match order.iter().position(|known| known == run) {
-            Some(at) => at + 1,
-            None => {
-                order.insert(place, run.clone());
-                place + 1
-            }
-        };
-    }
+    let first = missing.remove(&None).unwrap_or_default();
+    let rest = order.iter().flat_map(|run| {
+        let following = missing.get(&Some(run)).into_iter().flatten();
+        std::iter::once(run).chain(following).cloned()
+    });
+    *order = first.into_iter().chain(rest.collect::<Vec<_>>()).collect();
 }
 
 /// The details of journals that this process has read.

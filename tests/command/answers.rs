@@ -67,7 +67,7 @@ async fn a_command_finds_its_folder_and_environment() {
 
 /// The test runner gives this process variables of its own (`CARGO_..`): they stand for a server's keys.
 #[tokio::test]
-async fn a_command_is_given_no_variable_that_nobody_named() {
+async fn a_command_is_given_only_the_variables_that_are_named() {
     assert!(std::env::var_os("CARGO_PKG_NAME").is_some() && std::env::var_os("CARGO_MANIFEST_DIR").is_some());
     let names = |printed: &str| -> Vec<String> {
         let mut names: Vec<String> =

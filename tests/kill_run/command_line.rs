@@ -46,7 +46,7 @@ echo laut >&2
     assert_eq!(stderr, "Meer?\n[map: wo ist es]\n[map answered: gefunden]\n");
 }
 
-/// What a command complains about belongs to those who run it, and to nobody who reads the conversation.
+/// What a command complains about belongs to those who run it, not to readers of the conversation.
 #[test]
 fn the_stderr_of_a_command_that_fails_is_on_the_terminal_and_not_in_the_conversation() {
     let scene = Scene::with_agent("token Ans; printf 'sehr \\033[31mlaut\\n' >&2; exit 7");

@@ -166,7 +166,7 @@ def journals(session):
 
 
 def everything_of(session):
-    """Everything that can be read of a session, whoever wrote it. Whether it can be read at all."""
+    """Everything that can be read of a session, of whatever program. Whether it can be read at all."""
     path = f"/v1/sessions/{session}"
     response = client.get(path)
     if response.status_code != 200:

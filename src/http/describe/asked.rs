@@ -54,7 +54,7 @@ pub(in crate::http) struct InBranch {
 #[schema(value_type = String, format = Binary)]
 pub(in crate::http) struct FileBytes(Vec<u8>);
 
-/// Somebody who was here before.
+/// The header of a reader that resumes a stream.
 #[derive(Debug, IntoParams)]
 #[into_params(parameter_in = Header)]
 pub(in crate::http) struct Resuming {
@@ -64,7 +64,7 @@ pub(in crate::http) struct Resuming {
     last_event_id: Option<String>,
 }
 
-/// Somebody who has a revision already.
+/// The header of a reader that has a revision already.
 #[derive(Debug, IntoParams)]
 #[into_params(parameter_in = Header)]
 pub(in crate::http) struct Knowing {
@@ -73,7 +73,7 @@ pub(in crate::http) struct Knowing {
     if_none_match: Option<String>,
 }
 
-/// Somebody who means one revision and no other.
+/// The header of a change that is meant for one revision.
 #[derive(Debug, IntoParams)]
 #[into_params(parameter_in = Header)]
 pub(in crate::http) struct Meaning {

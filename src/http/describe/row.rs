@@ -88,7 +88,7 @@ objects! {
         /// How it ended.
         must "state": one::<RunEndState>(),
         must "model": text().or_null(),
-        /// Null if it told nothing.
+        /// Null if the run reported nothing.
         must "usage": one::<Usage>().or_null(),
         /// Seconds.
         must "began_at": number().or_null(),

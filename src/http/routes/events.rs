@@ -114,7 +114,7 @@ enum LineWishes {
 }
 
 impl LineWishes {
-    /// Whoever asks for the head alone waits for nothing.
+    /// A HEAD request waits for nothing.
     fn of(asked: &EventsAsked, method: &Method, long_poll: Duration) -> Self {
         let is_head = method == Method::HEAD;
         match (asked.follow.unwrap_or(false), asked.wait.unwrap_or(false)) {

@@ -6,7 +6,7 @@ use crate::model::{RunId, RunState, SessionId};
 use crate::store::{After, Liveness, Store, StoreError};
 
 /// The state of a run as it is when a reader is given this. A reader that waits for the run has an orphaned one sealed, and
-/// then gets its end: until that it is told that the run goes on.
+/// then gets its end: until then the answer says that the run goes on.
 pub(in crate::http) fn state_beside(
     next: &Next,
     follower: &Follower,
@@ -80,7 +80,7 @@ mod tests {
     /// Longer than the lease and the grace of a run.
     const LONG: Duration = Duration::from_secs(3_600);
 
-    /// What a reader of lines is told that comes now, and waits or does not.
+    /// The state that a reader of lines gets, whether it waits or not.
     async fn state(server: &TestServer, is_waited_for: bool) -> RunState {
         let tail = server.app.hub.tail(&session(), &run("r"));
         let mut follower = Follower::new(&server.app.hub, tail, 0, Waits::No);
