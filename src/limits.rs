@@ -73,15 +73,6 @@ pub const METADATA_PREFIX_BYTES: usize = 8 * 1024;
 /// Bytes of the first read at the end of a journal that is opened for appending.
 pub const TAIL_BYTES: u64 = 64 * 1024;
 
-/// Bytes of a journal between two marks that its writer remembers, to begin with.
-pub const JOURNAL_MARK_STRIDE_BYTES: u64 = 64 * 1024;
-
-/// Marks of one journal. At the bound every other one is left out, and the next ones are twice as far apart.
-pub const JOURNAL_MARKS_MAX: usize = 512;
-
-/// Closed journals whose marks a store keeps.
-pub const KEPT_MARKS_MAX: usize = 256;
-
 /// Events of one session replay.
 pub const REPLAY_EVENTS_MAX: usize = 4096;
 

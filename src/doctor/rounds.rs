@@ -7,6 +7,7 @@ use super::ward::{Examined, Ward};
 use crate::format::{LineShape, Scanner};
 use crate::model::{RunId, SessionId};
 use crate::storage::Storage;
+use crate::sync::processors;
 use parking_lot::Mutex;
 
 /// Looks at all of these sessions. What each gave is taken over in the order in which they are done.
@@ -29,10 +30,9 @@ pub(super) fn go_round(ward: &Ward<'_>, sessions: &[SessionId], take: impl FnMut
 }
 
 fn threads_for(options: &DoctorOptions, sessions: usize, is_by_hand: bool) -> usize {
-    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     match options.threads {
         _ if is_by_hand => 1,
-        0 => cores().min(sessions),
+        0 => processors().min(sessions),
         wanted => wanted.min(sessions),
     }
 }

@@ -4,7 +4,6 @@
 //! that is compressed holds a token, and pages of other sites can ask for none.
 
 use std::io::Write;
-use std::num::NonZero;
 use std::sync::{Arc, LazyLock};
 
 use axum::body::Body;
@@ -21,6 +20,7 @@ use tokio::sync::Semaphore;
 
 use super::blocking_pool::at;
 use super::peers::keeping;
+use crate::sync::processors;
 
 /// Bytes of an answer that compression pays for.
 const COMPRESSED_BYTES: std::ops::RangeInclusive<u64> = 1024..=64 * 1024 * 1024;
@@ -29,10 +29,7 @@ const COMPRESSED_BYTES: std::ops::RangeInclusive<u64> = 1024..=64 * 1024 * 1024;
 const AT_ONCE_MAX: usize = 4;
 
 /// One for each processor, up to [`AT_ONCE_MAX`].
-static PLACES: LazyLock<Arc<Semaphore>> = LazyLock::new(|| {
-    let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
-    Arc::new(Semaphore::new(processors.min(AT_ONCE_MAX)))
-});
+static PLACES: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(processors().min(AT_ONCE_MAX))));
 
 /// Compresses the answer of a client that takes gzip. The ETag stays: it names the revision, which `If-Match` sends back.
 pub(super) async fn compress(request: Request, next: Next) -> Response {

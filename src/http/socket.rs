@@ -162,7 +162,8 @@ impl AsyncWrite for WriteTimeout {
     }
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
+#[cfg(target_os = "linux")]
 mod tests {
     use rustix::net::sockopt;
     use tokio::net::TcpListener;

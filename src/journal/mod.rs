@@ -5,8 +5,8 @@
 
 mod checksums;
 mod event;
-mod marks;
 mod open_file_budget;
+mod own_events;
 mod progress;
 mod reader;
 mod replay;
@@ -16,8 +16,8 @@ mod summary;
 mod writer;
 
 pub use event::JournalEvent;
-pub use marks::KeptMarks;
 pub use open_file_budget::OpenFileBudget;
+pub(crate) use own_events::own_events;
 pub(crate) use progress::{AppendWaker, Attached};
 pub use reader::{Found, JournalReader, ReadOptions, RunEvents, RunReader, count_lines, read_events};
 pub use replay::{Replay, ReplayLimits, ReplayStatus, replay_session};

@@ -46,8 +46,8 @@ impl JournalReader {
         JournalReader { chunk_bytes, ..self }
     }
 
-    /// A reader of a journal of ours at a place behind which every event with a greater number than this stands.
-    pub(crate) fn open_behind(
+    /// A reader of a journal of ours at a place before every event with a greater number than this, near the first of them.
+    pub(crate) fn open_before(
         storage: &Arc<dyn Storage>,
         session: &SessionId,
         run: &RunId,

@@ -132,7 +132,7 @@ pub(crate) fn summarize_end(
     session: &SessionId,
     run: &RunId,
 ) -> Result<Option<RunSummary>, StorageError> {
-    JournalReader::open_behind(storage, session, run, SEQ_MAX)?.map(|reader| summarized(reader, None)).transpose()
+    JournalReader::open_before(storage, session, run, SEQ_MAX)?.map(|reader| summarized(reader, None)).transpose()
 }
 
 /// Where the end of a run begins in its journal, if it has one.

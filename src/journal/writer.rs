@@ -6,7 +6,6 @@ use std::sync::{Arc, Weak};
 
 use crate::sync::{Mutex, MutexGuard};
 
-use super::marks::{KeptMarks, Marks};
 use super::open_file_budget::OpenFileBudget;
 use super::progress::{AppendWaker, Attached, Progress};
 use crate::clock::{Clock, Timestamp};
@@ -91,7 +90,6 @@ pub struct RunJournal {
     /// When it was last appended to. Nobody who asks need know exactly.
     last_used_micros: AtomicI64,
     open_files: Arc<OpenFileBudget>,
-    kept_marks: Arc<KeptMarks>,
     /// Only whoever holds the pen counts.
     tally: Tally,
     own: Weak<RunJournal>,
@@ -122,7 +120,6 @@ struct Pen {
     lines: Vec<u8>,
     planned: Position,
     extent: u64,
-    marks: Marks,
     /// Whether the writer holds no file open, and has no place in the open-file budget.
     is_resting: bool,
     has_failed: bool,
@@ -184,11 +181,9 @@ impl RunJournal {
         opened: OpenedJournal,
         clock: Arc<dyn Clock>,
         open_files: Arc<OpenFileBudget>,
-        kept_marks: Arc<KeptMarks>,
         meter: &Arc<Meter>,
     ) -> Arc<Self> {
         let position = Position { last_seq: opened.tail.last_seq, seal: opened.tail.seal };
-        let marks = kept_marks.take(session, run, &opened.tail).unwrap_or_else(|| Marks::of(&opened.tail));
         let progress = Progress::default();
         progress.publish(opened.tail.extent);
         Arc::new_cyclic(|own| RunJournal {
@@ -202,7 +197,6 @@ impl RunJournal {
                 lines: Vec::new(),
                 planned: position,
                 extent: opened.tail.extent,
-                marks,
                 is_resting: true,
                 has_failed: false,
                 is_left: false,
@@ -213,7 +207,6 @@ impl RunJournal {
             hidden_end: AtomicU64::new(SHOWN),
             last_used_micros: AtomicI64::new(0),
             open_files,
-            kept_marks,
             tally: meter.tally(),
             own: own.clone(),
         })
@@ -454,7 +447,6 @@ impl RunJournal {
             self.open_files.take_place(&self.own);
         }
         let before = pen.position.last_seq;
-        pen.marks.note_write(before + 1, pen.extent);
         if pen.planned.seal != pen.position.seal {
             // Before a byte of it can be read.
             self.hidden_end.fetch_min(pen.extent, Ordering::AcqRel);
@@ -511,13 +503,6 @@ impl RunJournal {
     }
 }
 
-impl Drop for RunJournal {
-    fn drop(&mut self) {
-        let pen = self.pen.lock();
-        self.kept_marks.keep(&self.session, &self.run, pen.extent, pen.position.last_seq, pen.marks.clone());
-    }
-}
-
 #[inline(always)]
 fn answered(answer: &Result<Appended, AppendError>) -> Answered {
     match answer {
@@ -562,6 +547,5 @@ impl Pen {
     }
 }
 
-mod own_events;
 #[cfg(test)]
 mod tests;

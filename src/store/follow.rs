@@ -90,7 +90,7 @@ impl Store {
         let reader = match after {
             // Numbers of other programs may be in any order.
             After::Seq(seq @ 1..) if offset == 0 && self.shared.storage.birth(session, run)?.is_some() => {
-                JournalReader::open_behind(&self.shared.storage, session, run, seq)?.map(small)
+                JournalReader::open_before(&self.shared.storage, session, run, seq)?.map(small)
             }
             _ => open_reader(self, session, run, offset)?,
         };

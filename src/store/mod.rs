@@ -48,7 +48,7 @@ use crate::cache::Cache;
 use crate::clock::{Clock, Timestamp};
 use crate::entropy::Entropy;
 use crate::index::Index;
-use crate::journal::{AppendWaker, KeptMarks, OpenFileBudget, RunJournal};
+use crate::journal::{AppendWaker, OpenFileBudget, RunJournal};
 use crate::limits::SIDECAR_BYTES_MAX;
 use crate::meter::Meter;
 use crate::model::{RunEnd, RunId, SessionId};
@@ -76,7 +76,6 @@ struct Shared {
     locks: SessionLocks,
     liveness: Arc<Registry>,
     open_files: Arc<OpenFileBudget>,
-    kept_marks: Arc<KeptMarks>,
     cache: Cache<Cached, StoreError>,
     index: Index,
     news: News,
@@ -173,7 +172,6 @@ impl Store {
             locks,
             liveness,
             open_files,
-            kept_marks: Arc::default(),
             cache,
             index,
             news,

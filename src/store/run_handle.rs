@@ -1,12 +1,13 @@
 //! A handle to a run that is open for events: appending, renewing its lease, ending it.
 
+use std::ops::RangeInclusive;
 use std::slice;
 use std::sync::Arc;
 
 use super::liveness::{KeptAlive, Lease};
 use super::session_locks::SessionLock;
 use super::{Change, Shared, StoreError};
-use crate::journal::{AppendError, Appended, JournalEvent, ReadOptions, RunJournal};
+use crate::journal::{AppendError, Appended, JournalEvent, RunJournal, own_events};
 use crate::model::{Event, RunEnd, RunId, Session, SessionId};
 use crate::storage::{Birth, Continuation, Durability, Ticket};
 
@@ -322,10 +323,10 @@ impl Run {
         self.shared.save_end(&self.lock, self.session(), self.id())
     }
 
-    /// The run's events as its producer knows them: those too that followers are not shown yet.
-    /// Costs what those events cost if this process has read or written the whole journal before.
-    pub fn own_events(&self, options: ReadOptions) -> Result<Vec<JournalEvent>, StoreError> {
-        Ok(self.journal.own_events(&self.shared.storage, options)?)
+    /// The run's events with these numbers as its producer knows them: those too that followers are not shown yet. Costs what
+    /// these events cost, however long the journal is, unless another program wrote in it or it is damaged there.
+    pub fn own_events(&self, seqs: RangeInclusive<u64>) -> Result<Vec<JournalEvent>, StoreError> {
+        Ok(own_events(&self.shared.storage, self.session(), self.id(), seqs)?)
     }
 }
 

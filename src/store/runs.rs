@@ -411,8 +411,7 @@ impl Shared {
     }
 
     fn new_journal(&self, session: &SessionId, run: &RunId, opened: OpenedJournal) -> Arc<RunJournal> {
-        let (clock, open_files) = (self.clock.clone(), self.open_files.clone());
-        RunJournal::new(session, run, opened, clock, open_files, self.kept_marks.clone(), self.meter())
+        RunJournal::new(session, run, opened, self.clock.clone(), self.open_files.clone(), self.meter())
     }
 
     /// A run's journal goes only when its session holds what it says. What can be resolved is resolved first.

@@ -18,3 +18,8 @@ pub(crate) mod thread;
 pub(crate) use self::locks::{Condvar, Mutex, MutexGuard};
 #[cfg(not(any(test, feature = "sim")))]
 pub(crate) use self::plain::{Condvar, Mutex, MutexGuard, atomic, thread};
+
+/// How many threads can run at the same time; 1 if the system does not report it.
+pub(crate) fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}

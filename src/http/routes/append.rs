@@ -12,7 +12,7 @@ use crate::http::describe::{InRun, NewEventLines};
 use crate::http::error::{ApiError, ErrorBody};
 use crate::http::producers::Turn;
 use crate::http::request::{Asked, OfRun, SentLines};
-use crate::journal::{AppendError, Appended, ReadOptions};
+use crate::journal::{AppendError, Appended};
 use crate::model::Event;
 use crate::storage::Durability;
 use crate::store::{Outcome, Run, Store, StoreError};
@@ -219,7 +219,7 @@ fn already_there(
         store.commit()?;
     }
     let max_seq = expected + events.len() as u64 - 1;
-    let there = run.own_events(ReadOptions { after_seq: expected - 1, max_seq })?;
+    let there = run.own_events(expected..=max_seq.min(last_seq))?;
     let is_same = there.len() as u64 == (last_seq.min(max_seq) + 1 - expected)
         && there
             .iter()

@@ -95,8 +95,7 @@ fn open() -> (Arc<RunJournal>, Arc<Script>) {
     let opened = OpenedJournal { writer: Box::new(ScriptedWriter(script.clone())), tail: Tail::default() };
     let (session, run) = (SessionId::parse("s").unwrap(), RunId::parse("r").unwrap());
     let (files, meter) = (Arc::new(OpenFileBudget::new(4)), Arc::new(Meter::default()));
-    let journal =
-        RunJournal::new(&session, &run, opened, Arc::new(ManualClock::at(now())), files, Arc::default(), &meter);
+    let journal = RunJournal::new(&session, &run, opened, Arc::new(ManualClock::at(now())), files, &meter);
     script.journal.set(Arc::downgrade(&journal)).unwrap();
     (journal, script)
 }
