@@ -251,6 +251,10 @@ impl Supervision {
             Sealed::Now => own,
             Sealed::Before => self.end_in_journal().await?.unwrap_or(own),
         };
+        if sealed == Sealed::Now {
+            // The caller of the stop waits for this, and reports it.
+            let _ = self.store.take_unreported_stop(self.scribe.run.session(), self.scribe.run.id());
+        }
         self.stage.send_modify(|stage| {
             stage.end = Some(end);
             stage.is_ended_by_stop = sealed == Sealed::Now && wish == Some(Why::Stop);

@@ -213,7 +213,11 @@ impl Supervisor {
         if let Some(AtWork { asked, mut stage, .. }) = at_work {
             let is_first = ask(&asked, Why::Stop);
             match ended(&mut stage).await {
-                Some(report) if !report.is_unwritten() => return Ok(is_first && stage.borrow().is_ended_by_stop),
+                Some(report) if !report.is_unwritten() => {
+                    let is_ended_by_stop = stage.borrow().is_ended_by_stop;
+                    let is_unreported = || self.shared.store.take_unreported_stop(session, run);
+                    return Ok(if is_ended_by_stop { is_first } else { is_unreported() });
+                }
                 // The journal may still have to be told, or know nothing of it.
                 _ => {}
             }

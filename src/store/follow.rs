@@ -10,7 +10,7 @@ use super::liveness::{Examined, Liveness, Seen, Waiting};
 use super::session_locks::SessionLock;
 use super::{Store, StoreError};
 use crate::format::{EventRef, Record};
-use crate::journal::{AppendWaker, Attached, JournalEvent, JournalReader};
+use crate::journal::{AppendWaker, Attached, JournalEvent, JournalReader, TerminalScan, own_events};
 use crate::limits::FOLLOW_CHUNK_BYTES;
 use crate::model::{RunEnd, RunId, RunState, SeenSeqs, SessionId};
 use crate::storage::{Seal, StorageError};
@@ -49,8 +49,8 @@ pub struct Follow {
     after_seq: u64,
     last_seq: u64,
     seen: SeenSeqs,
-    seal: Seal,
-    ending: Option<RunEnd>,
+    /// How the run ended, as far as this reader has come.
+    end: TerminalScan,
     has_failed: bool,
 }
 
@@ -117,8 +117,7 @@ impl Store {
             after_seq: if let After::Seq(seq) = after { seq } else { 0 },
             last_seq: 0,
             seen: SeenSeqs::default(),
-            seal: Seal::Open,
-            ending: None,
+            end: TerminalScan::default(),
             has_failed: false,
         })
     }
@@ -141,10 +140,7 @@ impl Follow {
                     (self.resting_at, self.reader) = (Some(event.offset), None);
                     return Ok(None);
                 }
-                self.seal = self.seal.after_found(&event);
-                if event.is_terminal() {
-                    self.ending = RunEnd::of(&event.name, event.payload.unwrap_or_default()).or(self.ending);
-                }
+                self.end.add(&event);
                 self.last_seq = self.last_seq.max(event.seq.unwrap_or(0));
                 let is_new = event.seq.is_none_or(|seq| self.seen.insert(seq));
                 if is_new && event.seq.is_none_or(|seq| seq > self.after_seq) {
@@ -173,9 +169,9 @@ impl Follow {
         self.last_seq
     }
 
-    /// How the run ended, by an event that it has come across, given or not.
-    pub fn ending(&self) -> Option<RunEnd> {
-        self.ending
+    /// Whether it has come across an event that ends the run, given or not.
+    pub fn is_sealed(&self) -> bool {
+        self.end.seal != Seal::Open
     }
 
     /// How far it has read the journal. After a [`Follow::poll`] that had nothing, a line begins there, or will.
@@ -220,11 +216,10 @@ impl Follow {
     /// How the run ended, for a reader to whom [`Follow::poll`] had nothing to give; none while more may come. An orphaned
     /// run that can be sealed goes on until the store's timer has sealed it for the readers that wait.
     pub fn ended(&mut self) -> Result<Option<RunState>, StoreError> {
-        if self.seal != Seal::Open {
-            // Only another program seals a journal with an event that does not say how.
-            let state = self.ending.map_or(RunState::Foreign, RunState::Ended);
+        if self.is_sealed() {
             // After `done` one more event may come, and this reader does not wait for it.
-            return Ok(Some(state).filter(|_| self.seal == Seal::Closed || self.leave()));
+            let is_over = self.end.seal == Seal::Closed || self.leave();
+            return if is_over { self.state_at_end().map(Some) } else { Ok(None) };
         }
         let shared = &self.store.shared;
         if !shared.storage.can_write() {
@@ -240,6 +235,23 @@ impl Follow {
             Liveness::Orphaned | Liveness::Live { .. } | Liveness::Sealed => return Ok(None),
         };
         Ok(Some(state).filter(|_| self.leave()))
+    }
+
+    /// How a run ended whose end this reader has come across.
+    fn state_at_end(&self) -> Result<RunState, StoreError> {
+        let decided = self.end.terminal.as_ref().and_then(|terminal| RunEnd::parse(&terminal.state));
+        // Only another program seals a journal with an event that does not say how.
+        Ok(self.end_before()?.or(decided).map_or(RunState::Foreign, RunState::Ended))
+    }
+
+    /// How the `done` ended the run that stands before a `stream_end`, where this reader began to read after the `done`.
+    fn end_before(&self) -> Result<Option<RunEnd>, StoreError> {
+        let terminal = self.end.terminal.as_ref().filter(|terminal| terminal.name == "stream_end");
+        let Some(before) = terminal.and_then(|terminal| terminal.seq?.checked_sub(1)).filter(|seq| *seq > 0) else {
+            return Ok(None);
+        };
+        let events = own_events(&self.store.shared.storage, &self.session, &self.run, before..=before)?;
+        Ok(events.first().and_then(|event| RunEnd::of(&event.name, event.payload())))
     }
 
     /// Has the next event of the run announced ([`Change::Resumed`](super::Change::Resumed)), because this reader does not wait

@@ -21,6 +21,7 @@ mod runs;
 mod session_locks;
 mod sessions;
 mod settle;
+mod stop;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -44,6 +45,7 @@ pub use self::run_list::{RunInfo, RunList};
 pub use self::runs::UserTurn;
 use self::session_locks::{SessionLock, SessionLocks};
 pub use self::sessions::NewSession;
+use self::stop::UnreportedStops;
 use crate::cache::Cache;
 use crate::clock::{Clock, Timestamp};
 use crate::entropy::Entropy;
@@ -81,6 +83,7 @@ struct Shared {
     news: News,
     /// What the journals say that were read for lists of runs.
     remembered: RememberedDetails,
+    unreported_stops: UnreportedStops,
     /// Runs with events that followers must not see: they could not be made durable, or the answer could not be saved. Held
     /// open, with their locks, because only an open journal knows what it hides.
     hidden: Mutex<Vec<(Arc<SessionLock>, Arc<RunJournal>)>>,
@@ -176,6 +179,7 @@ impl Store {
             index,
             news,
             remembered,
+            unreported_stops: UnreportedStops::default(),
             hidden,
             began_at,
             options,

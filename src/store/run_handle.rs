@@ -272,6 +272,9 @@ impl Run {
         if appended.is_err() {
             self.lock.note_branches(false);
         }
+        if is_of_stop(events) && appended.as_ref().is_err_and(|error| !is_refusal(error)) && self.is_sealed() {
+            self.shared.unreported_stops.note(self.session(), self.id());
+        }
         match &appended {
             Ok(_) => self.shared.show_saved_end(&self.lock, self.id()),
             Err(_) if self.journal.hidden_end().is_some() => self.shared.keep_hidden(&self.lock, &self.journal),
@@ -328,6 +331,15 @@ impl Run {
     pub fn own_events(&self, seqs: RangeInclusive<u64>) -> Result<Vec<JournalEvent>, StoreError> {
         Ok(own_events(&self.shared.storage, self.session(), self.id(), seqs)?)
     }
+}
+
+fn is_of_stop(events: &[Event]) -> bool {
+    events.first().is_some_and(|event| *event == Event::stopped_by_user())
+}
+
+/// Whether an append was refused because the run had ended before.
+fn is_refusal(error: &StoreError) -> bool {
+    matches!(error, StoreError::Append(AppendError::Sealed { .. }))
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use crate::journal::{
 };
 use crate::limits::{LEASE_SECONDS_MAX, MESSAGE_ID_CHARS_MAX, MESSAGE_METADATA_BYTES_MAX};
 use crate::model::{
-    Cursor, Event, List, ONLY_ATTACHMENTS, PendingTurn, RunId, Session, SessionId, TurnNote, UNTITLED, is_blank,
+    Cursor, List, ONLY_ATTACHMENTS, PendingTurn, RunId, Session, SessionId, TurnNote, UNTITLED, is_blank,
     shows_nothing, title_of,
 };
 use crate::recovery::{keep_unanswered, without_replaced};
@@ -185,13 +185,6 @@ impl Store {
             journal.set_left(true);
         }
         Ok(self.shared.run(&lock, journal, birth.lease_seconds, Some(birth.begun_at)))
-    }
-
-    /// Stops a run, also one of an outside producer: it ends as stopped, what arrived is kept, and its producer's next append
-    /// is refused. Of any number of calls at most one is answered with `true`: the one whose event ended the run. For all others
-    /// it had ended before; an end that could not be saved is saved then.
-    pub fn stop_run(&self, session: &SessionId, run: &RunId) -> Result<bool, StoreError> {
-        self.resume_run(session, run)?.end_unless_ended(Event::stopped_by_user())
     }
 
     /// Opens the journal of a run that no turn has begun, and creates it if it is not there. For importing what other

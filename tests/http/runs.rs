@@ -361,3 +361,26 @@ fn a_stop_of_the_store_and_stops_of_the_server_are_counted_together() {
         assert_eq!(by_server + usize::from(by_store), 1, "{name}: {by_server} of the server");
     }
 }
+
+/// A `stream_end` may follow a `done`, and changes nothing of how the run ended.
+#[test]
+fn a_run_has_one_end_in_lists_streams_and_headers_whatever_its_stream_end_says() {
+    const LIMIT: &str = r#"{"terminal_state":"tool_limit_reached"}"#;
+    for (nth, (done, after, expected)) in
+        [(LIMIT, "{}", "tool_limit_reached"), ("{}", LIMIT, "completed")].into_iter().enumerate()
+    {
+        let (house, session) = (House::new(), format!("s{nth}"));
+        house.run(&session, "r");
+        house.tokens(&session, "r", &["one"]);
+        let line = |event: &str, payload: &str| format!(r#"{{"event":"{event}","payload":{payload}}}"#);
+        house.append(&session, "r", &line("done", done)).expect(200);
+        house.append(&session, "r", &line("stream_end", after)).expect(200);
+        assert_eq!(shown(&house, &session, "r")["state"], expected);
+        for query in ["", "?after=1", "?after=2", "?after=3"] {
+            let lines = house.get(&format!("/v1/sessions/{session}/runs/r/events{query}"));
+            assert_eq!(lines.header("lastword-run-state"), Some(expected), "{query}");
+            let end = house.follow(&session, "r", query).whole();
+            assert!(end.text().contains(&format!(r#""state":"{expected}""#)), "{query}: {}", end.text());
+        }
+    }
+}

@@ -393,7 +393,7 @@ async fn tail_now(hub: &Arc<Hub>, session: &SessionId, run: &RunId) -> Result<Ru
     let found = hub.blocking.read(move || {
         let mut follow = store.follow(&session, &run, After::Seq(SEQ_MAX))?;
         follow.poll()?;
-        let (has_more, is_sealed) = (!follow.leave(), follow.ending().is_some());
+        let (has_more, is_sealed) = (!follow.leave(), follow.is_sealed());
         Ok::<_, StoreError>(RunTail { last_seq: follow.last_seq(), is_sealed, has_more })
     });
     Ok(found.await.map_err(|broken| ApiError::broken(broken.to_string()))???)
