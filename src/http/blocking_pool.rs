@@ -121,7 +121,13 @@ impl BlockingPool {
         at(&self.documents, work).await
     }
 
-    /// Reads a piece of a journal for somebody who is behind.
+    /// Documents that are read or saved now.
+    #[cfg(test)]
+    pub(super) fn documents_at_work(&self) -> usize {
+        DOCUMENTS_AT_ONCE - self.documents.available_permits()
+    }
+
+    /// Reads a piece of a journal for a follower that is behind.
     pub(super) fn read<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Reading<T> {
         let places = self.reads.clone();
         tokio::spawn(async move { at(&places, work).await })

@@ -68,7 +68,7 @@ impl Drop for User {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
 
     use axum::body::Body;
@@ -110,7 +110,6 @@ mod tests {
     #[derive(Default)]
     struct SlowDisk {
         is_slow: AtomicBool,
-        stuck: AtomicUsize,
         is_released: Mutex<bool>,
         released: Condvar,
     }
@@ -121,7 +120,6 @@ mod tests {
             let disk = slow.clone();
             server.disk.observe(move |_| {
                 if disk.is_slow.load(Ordering::SeqCst) {
-                    disk.stuck.fetch_add(1, Ordering::SeqCst);
                     let mut is_released = disk.is_released.lock();
                     let is_stuck = |is_released: &mut bool| !*is_released;
                     disk.released.wait_while_for(&mut is_released, is_stuck, 3 * DEADLINE);
@@ -142,7 +140,7 @@ mod tests {
     }
 
     async fn asked(app: SharedApp, method: &str, path: String, body: &'static str) -> StatusCode {
-        let request = Request::builder().method(method).uri(path).header("host", "localhost");
+        let request = Request::builder().method(method).uri(path).header("host", "localhost").header("if-match", "*");
         let request = request.body(Body::from(body)).unwrap();
         router(&app).call(request).await.unwrap().status()
     }
@@ -163,18 +161,19 @@ mod tests {
         statuses
     }
 
-    /// Lets 32 requests for these sessions stand still, and has another session take a turn meanwhile.
-    async fn check_turn_beside(slow_sessions: &[&str], server: TestServer, stuck: usize) {
+    /// Lets 32 saves of these sessions stand still, and has another session take a turn meanwhile.
+    async fn check_turn_beside(slow_sessions: &[&str], server: TestServer, places: usize) {
         let disk = SlowDisk::of(&server);
         let release = Release(disk.clone());
         disk.is_slow.store(true, Ordering::SeqCst);
         let paths = slow_sessions.iter().cycle().take(32).map(|id| format!("/v1/sessions/{id}"));
-        let slow: Vec<_> = paths.map(|path| tokio::spawn(asked(server.app.clone(), "GET", path, ""))).collect();
-        until(|| disk.stuck.load(Ordering::SeqCst) == stuck).await;
+        let save = |path| tokio::spawn(asked(server.app.clone(), "PATCH", path, r#"{"pinned":true}"#));
+        let slow: Vec<_> = paths.map(save).collect();
+        until(|| server.app.blocking.documents_at_work() == places).await;
         // Those that would come after them have the time to.
         sleep(Duration::from_millis(50)).await;
         disk.is_slow.store(false, Ordering::SeqCst);
-        assert_eq!(disk.stuck.load(Ordering::SeqCst), stuck, "slow work has more places than its share");
+        assert_eq!(server.app.blocking.documents_at_work(), places, "slow work has more places than its share");
         let turn = within(DEADLINE, whole_turn(&server.app, "other")).await.expect("the other session starves");
         assert_eq!(turn.iter().map(StatusCode::as_u16).collect::<Vec<_>>(), [202, 200, 200, 200]);
         drop(release);
@@ -201,8 +200,6 @@ mod tests {
         let huge = "x".repeat(crate::http::blocking_pool::HUGE_BYTES_MIN as usize);
         for session in ["a", "b", "c", "d"] {
             create(&server, session, &huge);
-            // Into the cache, which knows its size.
-            server.store().get_session(&id(session)).unwrap();
         }
         check_turn_beside(&["a", "b", "c", "d"], server, crate::http::blocking_pool::HUGE_AT_ONCE).await;
     }

@@ -180,6 +180,15 @@ fn connections(house: &House) -> String {
     text.lines().find(|line| line.starts_with("lastword_http_connections ")).unwrap().to_owned()
 }
 
+#[track_caller]
+fn await_connections(house: &House, count: usize) {
+    let begun = Instant::now();
+    while connections(house) != format!("lastword_http_connections {count}") {
+        assert!(begun.elapsed() < Duration::from_secs(20), "{}", connections(house));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 #[test]
 fn connections_of_another_machine_are_bounded_and_answered() {
     let Some(network) = Network::new(2) else { return };
@@ -189,6 +198,8 @@ fn connections_of_another_machine_are_bounded_and_answered() {
         let mut up = [0; 3];
         held.stdout.as_mut().unwrap().read_exact(&mut up).unwrap();
     }
+    // Both have their places, beside the connection that asks.
+    await_connections(&house, 3);
     let refused =
         network.connect(&house, "printf 'GET /healthz HTTP/1.1\\r\\nhost: 10.0.0.1\\r\\n\\r\\n' >&3; cat <&3");
     let said = String::from_utf8(refused.wait_with_output().unwrap().stdout).unwrap();
@@ -214,14 +225,11 @@ fn a_follower_whose_machine_is_gone_frees_its_place() {
     let mut head = [0; 15];
     follower.stdout.as_mut().unwrap().read_exact(&mut head).unwrap();
     assert_eq!(&head, b"HTTP/1.1 200 OK");
-    assert_eq!(connections(&house), "lastword_http_connections 2");
+    await_connections(&house, 2);
     // Nothing goes through any more, and no word is said about it.
     assert!(ip(&format!("-n {} link set eth0 down", network.name)));
     let begun = Instant::now();
-    while connections(&house) != "lastword_http_connections 1" {
-        assert!(begun.elapsed() < Duration::from_secs(20), "its place is taken still");
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    await_connections(&house, 1);
     assert!(begun.elapsed() > Duration::from_secs(2), "it was not given its time");
     follower.kill().unwrap();
     follower.wait().unwrap();
@@ -233,10 +241,13 @@ fn a_connection_that_finds_no_place_in_time_is_told_so() {
         options.connections_max = 1;
         options.head_timeout = Duration::from_secs(60);
     });
-    let _held = TcpStream::connect(house.address).unwrap();
-    std::thread::sleep(Duration::from_millis(100));
+    let request = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    // It has the place once it is answered, and keeps it.
+    let mut held = TcpStream::connect(house.address).unwrap();
+    held.write_all(request).unwrap();
+    held.read_exact(&mut [0; 15]).unwrap();
     let mut waiting = TcpStream::connect(house.address).unwrap();
-    waiting.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
+    waiting.write_all(request).unwrap();
     waiting.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     let mut said = String::new();
     waiting.read_to_string(&mut said).unwrap();

@@ -50,15 +50,7 @@ fn events_that_wait_for_the_same_write_are_written_together() {
     let writes = Arc::new(AtomicUsize::new(0));
     opened.writer =
         Box::new(HeldWriter { journal: opened.writer, has_begun, go_on: Some(go_on), writes: writes.clone() });
-    let journal = RunJournal::new(
-        &session,
-        &run,
-        opened,
-        clock,
-        Arc::new(OpenFileBudget::new(8)),
-        Arc::default(),
-        &Arc::default(),
-    );
+    let journal = RunJournal::new(&session, &run, opened, clock, Arc::new(OpenFileBudget::new(8)), &Arc::default());
     let append = || journal.append(&[Event::token("x")], Durability::Buffered).unwrap().last_seq;
     let mut seqs: Vec<u64> = std::thread::scope(|scope| {
         let mut threads = vec![scope.spawn(append)];

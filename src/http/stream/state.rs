@@ -13,7 +13,8 @@ pub(in crate::http) fn state_beside(
     is_waited_for: bool,
 ) -> impl Future<Output = Result<RunState, ApiError>> + Send + use<> {
     let known = follower.known_end().or(known_end(next));
-    let (hub, tail, is_behind) = (follower.hub().clone(), follower.tail().clone(), follower.is_behind());
+    let (hub, tail) = (follower.hub().clone(), follower.tail().clone());
+    let may_have_ended = follower.is_behind() || has_terminal(next);
     let has_events = follower.last_seq() > 0 || matches!(next, Next::Frames(_));
     async move {
         if let Some(state) = known {
@@ -21,7 +22,7 @@ pub(in crate::http) fn state_beside(
         }
         let store = hub.store().clone();
         let state = hub.blocking.read(move || {
-            let ended = if is_behind { end_now(&store, &tail.session, &tail.run)? } else { None };
+            let ended = if may_have_ended { end_now(&store, &tail.session, &tail.run)? } else { None };
             ended.map_or_else(|| unsealed(&store, &tail.session, &tail.run, has_events), Ok)
         });
         let state = state.await.map_err(|broken| ApiError::broken(broken.to_string()))??;
@@ -32,13 +33,20 @@ pub(in crate::http) fn state_beside(
     }
 }
 
-/// How the run ended, if a reader sees that by what it was given.
+/// How the run ended, if a reader sees that by what it was given. A `stream_end` alone does not say it: the `done` before does.
 fn known_end(next: &Next) -> Option<RunState> {
     match next {
         Next::End(state) => Some(*state),
-        Next::Frames(frames) => frames.iter().rev().find_map(|frame| frame.terminal).map(RunState::Ended),
+        Next::Frames(frames) => {
+            let deciding = frames.iter().rev().filter(|frame| frame.name() != "stream_end");
+            deciding.filter_map(|frame| frame.terminal).next().map(RunState::Ended)
+        }
         _ => None,
     }
+}
+
+fn has_terminal(next: &Next) -> bool {
+    matches!(next, Next::Frames(frames) if frames.iter().any(|frame| frame.terminal.is_some()))
 }
 
 /// How a run has ended by now, as readers are shown it. Reads the end of the journal alone where the journal is ours.
@@ -94,7 +102,8 @@ mod tests {
         drop(server.begin("r"));
         assert_eq!([state(&server, false).await, state(&server, true).await], [RunState::Unknown; 2]);
         server.pass(LONG);
-        assert_eq!([state(&server, false).await, state(&server, true).await], [RunState::Orphaned, RunState::Unknown]);
+        // A journal without events is never sealed, so nothing else will come of it.
+        assert_eq!([state(&server, false).await, state(&server, true).await], [RunState::Orphaned; 2]);
         let resumed = server.store().resume_run(&session(), &run("r")).unwrap();
         resumed.append(Event::token("x")).unwrap();
         assert_eq!([state(&server, false).await, state(&server, true).await], [RunState::Running; 2]);
