@@ -10,6 +10,8 @@ use std::sync::Arc;
 use super::id::{RunId, SessionId};
 use super::json::{quoted, text_of};
 use super::row::Row;
+use super::text::is_blank;
+use super::title::UNTITLED;
 use super::tool::ToolCard;
 use crate::clock::Timestamp;
 
@@ -248,6 +250,14 @@ impl Session {
     /// Its title.
     pub fn title(&self) -> Cow<'_, str> {
         self.text("title").unwrap_or_default()
+    }
+
+    /// Whether it has no title, or one that shows nothing. A title that is not a text is one.
+    pub fn is_untitled(&self) -> bool {
+        match self.get("title") {
+            None | Some("null") => true,
+            Some(title) => text_of(title).is_some_and(|title| title == UNTITLED || title.chars().all(is_blank)),
+        }
     }
 
     /// When it was last changed, in seconds.

@@ -14,8 +14,7 @@ use crate::journal::{
 };
 use crate::limits::{LEASE_SECONDS_MAX, MESSAGE_ID_CHARS_MAX, MESSAGE_METADATA_BYTES_MAX};
 use crate::model::{
-    Cursor, List, ONLY_ATTACHMENTS, PendingTurn, RunId, Session, SessionId, TurnNote, UNTITLED, is_blank,
-    shows_nothing, title_of,
+    Cursor, List, ONLY_ATTACHMENTS, PendingTurn, RunId, Session, SessionId, TurnNote, shows_nothing, title_of,
 };
 use crate::recovery::{keep_unanswered, without_replaced};
 use crate::sidecar::{SaveOptions, SidecarError};
@@ -118,10 +117,8 @@ impl UserTurn {
 /// Gives a session without a title and without rows the first words of its first message as its title, in the same save as
 /// the turn: a crash leaves both or neither. A title that a person gave stays.
 fn title_untitled(document: &mut Session, message: &str) {
-    let given = document.title();
-    let is_untitled = given == UNTITLED || given.chars().all(is_blank);
     let title = title_of(message);
-    if is_untitled && document.len(List::Messages) == 0 && !title.is_empty() {
+    if document.is_untitled() && document.len(List::Messages) == 0 && !title.is_empty() {
         document.set_text("title", &title);
     }
 }

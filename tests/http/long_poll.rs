@@ -31,7 +31,7 @@ fn said(answer: &Answer) -> (u16, &str, usize) {
 fn nothing_in_time_is_204_and_says_that_the_run_goes_on() {
     let house = house(Duration::from_millis(200));
     let get = |query: &str| house.get(&format!("{EVENTS}{query}"));
-    assert_eq!(said(&get("?wait=true")), (204, "unknown", 0), "it has no events yet");
+    assert_eq!(said(&get("?wait=true")), (204, "running", 0), "it has no events yet, and goes on");
     house.tokens("a", "r", &["1", "2"]);
     let begun = Instant::now();
     let nothing = get("?wait=true&after=2");

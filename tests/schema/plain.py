@@ -224,7 +224,7 @@ class LineReader(Reader):
             return time.sleep(0.02)
         state = response.headers["lastword-run-state"]
         if response.status_code == 204:
-            assert state in ("running", "unknown") and not response.content, state
+            assert state == "running" and not response.content, state
             self.timeouts += 1
             return
         assert response.status_code == 200, response.text

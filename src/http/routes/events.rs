@@ -143,9 +143,13 @@ async fn lines(
         LineWishes::Now | LineWishes::Follow => follower.next().await,
     };
     let first = refuse_ahead(first, after_seq)?;
-    let state = state_beside(&first, &follower, is_waited_for).await?;
+    let mut state = state_beside(&first, &follower, is_waited_for).await?;
     let response = match (wishes, &first) {
-        (LineWishes::Wait(_), Next::CaughtUp) => StatusCode::NO_CONTENT.into_response(),
+        (LineWishes::Wait(_), Next::CaughtUp) => {
+            // To a reader that waited it goes on, also before its first event.
+            state = if state == RunState::Unknown { RunState::Running } else { state };
+            StatusCode::NO_CONTENT.into_response()
+        }
         (LineWishes::Follow, _) => lines_answer(app, None, begin(Waits::ForMore), app.count_follower()?),
         _ => lines_answer(app, Some(first), follower, app.count_reader()),
     };
