@@ -135,8 +135,10 @@ fn a_list_has_the_newest_run_last_and_sums_over_all_of_them() {
         let page = listed(&house, "a", query);
         assert_eq!((ids(&page), &page["usage"]), (expected, &all["usage"]), "{query}");
     }
-    for query in ["?limit=0", "?limit=1001", "?limit=x", "?before=nobody", "?before=.."] {
-        house.get(&format!("/v1/sessions/a/runs{query}")).expect(400);
+    for (query, status) in
+        [("?limit=0", 400), ("?limit=1001", 400), ("?limit=x", 400), ("?before=nowhere", 404), ("?before=..", 404)]
+    {
+        house.get(&format!("/v1/sessions/a/runs{query}")).expect(status);
     }
 }
 

@@ -78,12 +78,13 @@ fn timeless(line: &str) -> String {
 }
 
 fn forget_moments(value: &mut Value) {
-    const MOMENTS: [&str; 9] = [
+    const MOMENTS: [&str; 10] = [
         "created_at",
         "updated_at",
         "timestamp",
         "pending_started_at",
         "began_at",
+        "first_event_at",
         "ended_at",
         "crc",
         "last_message_at",

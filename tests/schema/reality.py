@@ -127,6 +127,7 @@ def own_sessions():
     begin("live", "r1")
     append("live", "r1", *KNOWN[:4])
     chats()
+    credentials()
     refusals()
 
 
@@ -151,12 +152,26 @@ def chats():
     ask("restore_branch", "POST", restore, 200, headers={"if-match": "*"})
 
 
+def credentials():
+    """A server without tokens gives tickets and takes logins, so that one client works everywhere."""
+    path = "/v1/sessions/ordinary"
+    ticket = ask("issue_ticket", "POST", "/v1/tickets", 201, json={"path": path})["ticket"]
+    ask("read_session", "GET", f"{path}?ticket={ticket}", 200)
+    for operation, form in [("login", {"token": "x"}), ("logout", None)]:
+        ask(operation, "POST", f"/{operation}", 204, data=form, headers={"accept": "application/json"})
+        ask(operation, "POST", f"/{operation}", 303, data=form)
+
+
 def refusals():
     ask("read_session", "GET", "/v1/sessions/nowhere", 404)
     ask("create_session", "POST", "/v1/sessions", 409, json={"session_id": "ordinary"})
     ask("change_session", "PATCH", "/v1/sessions/ordinary", 428, json={})
     ask("append_events", "POST", "/v1/sessions/ordinary/runs/r1/events", 409, content='{"event":"done"}\n', headers={"content-type": "application/x-ndjson"})
     ask("read_events", "GET", "/v1/sessions/ordinary/runs/r1/events?after=x", 400)
+    ask("list_runs", "GET", "/v1/sessions/ordinary/runs?limit=0", 400)
+    ask("list_runs", "GET", "/v1/sessions/ordinary/runs?before=nowhere", 404)
+    ask("read_run", "GET", "/v1/sessions/ordinary/runs/nowhere", 404)
+    ask("issue_ticket", "POST", "/v1/tickets", 400, json={"path": "nowhere"})
     ask("resume_chat", "GET", "/api/chat/ordinary/stream?run=nowhere", 404)
     ask("chat", "POST", "/api/chat", 400, json={"id": "chat"}, headers={"accept": "application/json"})
 
@@ -185,6 +200,10 @@ def everything_of(session):
     for part in (part for message in messages for part in message["parts"]):
         api.check("KnownUiPart" if not part["type"].startswith("data-") else "DataUiPart", part)
     ask("list_branches", "GET", f"{path}/branches", 200)
+    runs = ask("list_runs", "GET", f"{path}/runs", 200)["runs"]
+    assert set(journals(session)) <= {run["run_id"] for run in runs}, (session, runs)
+    for run in runs:
+        assert ask("read_run", "GET", f"{path}/runs/{run['run_id']}", 200) == run
     for run in journals(session):
         lines = ask("read_events", "GET", f"{path}/runs/{run}/events", 200)
         is_over = any(line.get("terminal") is True for line in lines)
@@ -238,7 +257,7 @@ odd = []
 own_sessions()
 read = [session for session in listed() if everything_of(session)]
 streams()
-for operation, path in [("health", "/healthz"), ("readiness", "/readyz"), ("metrics", "/metrics"), ("check", "/v1/check")]:
+for operation, path in [("health", "/healthz"), ("readiness", "/readyz"), ("metrics", "/metrics"), ("check", "/v1/check"), ("list_runners", "/v1/runners")]:
     ask(operation, "GET", path, 200)
 left = set(api.operations) - {of.split()[0] for of in api.checked}
 print(json.dumps({"sessions": len(read), "odd": len(odd), "checked": api.checked, "left": sorted(left)}))

@@ -31,7 +31,7 @@ pub(super) struct RunsAsked {
 
 /// Runs of a session.
 #[derive(Debug, Serialize, ToSchema)]
-pub(super) struct Runs {
+pub(super) struct RunPage {
     /// The runs of the page, the newest last.
     runs: Vec<ShownRun>,
     /// The sum over all runs of the session.
@@ -179,9 +179,9 @@ impl From<RunInfo> for ShownRun {
 #[utoipa::path(
     get, path = "/v1/sessions/{sid}/runs", operation_id = "list_runs", tag = "runs", params(InSession, RunsAsked),
     responses(
-        (status = 200, description = "The runs.", body = Runs),
+        (status = 200, description = "The runs.", body = RunPage),
         (status = 400, description = "The page cannot be given like this.", body = ErrorBody),
-        (status = 404, description = "There is no such session.", body = ErrorBody),
+        (status = 404, description = "There is no such session, or no run before which to begin.", body = ErrorBody),
         (status = "4XX", description = "Refused.", body = ErrorBody),
         (status = "5XX", description = "Failed.", body = ErrorBody),
     )
@@ -190,13 +190,13 @@ pub(super) async fn list(
     State(app): State<SharedApp>,
     OfSession(session): OfSession,
     Asked(asked): Asked<RunsAsked>,
-) -> Result<Json<Runs>, ApiError> {
+) -> Result<Json<RunPage>, ApiError> {
     let limit = asked.limit.unwrap_or(RUNS_MAX);
     if !(1..=RUNS_MAX).contains(&limit) {
         return Err(ApiError::invalid(format!("limit is a number from 1 to {RUNS_MAX}")));
     }
     let unknown =
-        || ApiError::invalid("before names no run of this session: give the id of the first run that you have");
+        || ApiError::not_found("before names no run of this session: give the id of the first run that you have");
     let before = asked.before.map(|run| RunId::parse(&run).map_err(|_| unknown())).transpose()?;
     let listed = app.document(&session, move |store, id| store.list_runs(id, before.as_ref(), limit)).await?;
     let listed = listed.map_err(|error| match error {
@@ -204,7 +204,7 @@ pub(super) async fn list(
         error => missing(error),
     })?;
     let runs = listed.runs.into_iter().map(ShownRun::from).collect();
-    Ok(Json(Runs { runs, usage: SummedUsage::of_all(listed.usage) }))
+    Ok(Json(RunPage { runs, usage: SummedUsage::of_all(listed.usage) }))
 }
 
 /// Shows a run. Nothing is resolved.
