@@ -118,11 +118,14 @@ async fn answer(
     let mut signals = Signals::listen()?;
     let started = supervisor.start(&session, turn, runner).await?;
     let (run, json) = (started.run().clone(), context.json);
+    let late = complaints.clone();
     let printing = tokio::task::spawn_blocking(move || print(&store, &session, &run, json, &complaints));
     let Seen { end, is_hurried } = see_to_the_end(&supervisor, started.clone(), &mut signals).await;
     let Some(end) = end else { return Err(Failure::No(LEFT.to_owned())) };
     let producer = Some(started).filter(|_| !is_hurried);
     see_off(producer, printing, &mut signals).await?;
+    // A command that stalled is ended, and its complaints are known, after the run has ended.
+    late.show(&mut Screen::default());
     tell(end)
 }
 

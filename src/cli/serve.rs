@@ -274,11 +274,13 @@ fn print_config<'a>(
     output::line(&format!("# runners: {runners}\ndefault_runner = {default:?}\n\n[server]\n{}", text.trim_end()))
 }
 
-/// Logs what a command of a failed attempt printed on stderr. That of others is in the run's details alone.
+/// Logs the end of what a command printed on stderr: as a warning if its attempt failed.
 fn log_stderr(tail: &StderrTail<'_>) {
     let StderrTail { session, run, attempt, text, has_failed } = *tail;
-    if has_failed {
-        tracing::warn!(%session, %run, attempt, stderr = ?last_chars(text, LOGGED_CHARS_MAX), "a command failed");
+    let stderr = last_chars(text, LOGGED_CHARS_MAX);
+    match has_failed {
+        true => tracing::warn!(%session, %run, attempt, ?stderr, "a command failed"),
+        false => tracing::info!(%session, %run, attempt, ?stderr, "a command printed on stderr"),
     }
 }
 

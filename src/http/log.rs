@@ -1,9 +1,13 @@
 //! What is logged of a request: when it began to be answered, under which id, and how. Never what was said in it.
 
+use std::convert::Infallible;
+
+use axum::body::Body;
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderName, HeaderValue};
+use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::Response;
+use bytes::Bytes;
 use tracing::Instrument;
 
 use super::app::SharedApp;
@@ -29,6 +33,10 @@ pub(super) async fn log(State(app): State<SharedApp>, request: Request, next: Ne
     span.in_scope(|| tracing::info!(status = status.as_u16(), took_ms = took.as_secs_f64() * 1e3, "answered"));
     if let Ok(id) = HeaderValue::from_str(&id) {
         response.headers_mut().insert(REQUEST_ID, id);
+    }
+    if status == StatusCode::NO_CONTENT {
+        // A body of a known length would be announced to HEAD, which this status forbids.
+        *response.body_mut() = Body::from_stream(futures_util::stream::empty::<Result<Bytes, Infallible>>());
     }
     response
 }

@@ -12,7 +12,7 @@ use super::decide::AttemptEnd;
 use super::ending::{Why, panic_failure, stall_failure};
 use super::group::Groups;
 use super::pulse::Pulse;
-use super::runner::{Failure, Finish, Outlet, Producing, Prompt, Runner, Said};
+use super::runner::{Failure, Finish, Halt, Outlet, Producing, Prompt, Runner, Said};
 use super::scribe::Scribe;
 use super::sleep::{sleep_or_stay, within};
 use super::stderr::StderrKeeper;
@@ -36,7 +36,7 @@ pub(super) struct Attempt<'a> {
     producing: Option<Guarded>,
     said: mpsc::Receiver<Said>,
     is_silenced: bool,
-    stop: watch::Sender<bool>,
+    stop: watch::Sender<Option<Halt>>,
     pulse: Pulse,
     /// An event by which the producer itself ended the run. Nothing that it says behind that counts.
     last_words: Option<Event>,
@@ -56,7 +56,7 @@ pub(super) struct Around<'a> {
 impl<'a> Attempt<'a> {
     pub(super) fn begin(runner: &dyn Runner, prompt: Prompt, around: Around<'a>) -> Self {
         let (say, said) = mpsc::channel(SAID_MAX);
-        let (stop, stopped) = watch::channel(false);
+        let (stop, stopped) = watch::channel(None);
         let Around { runner: name, budgets, clock, scribe, groups, stderr } = around;
         let outlet = Outlet { said: say, stop: stopped, groups, stderr };
         let producing = Guarded::begin(runner, prompt, outlet);
@@ -123,9 +123,9 @@ impl<'a> Attempt<'a> {
     }
 
     /// Ends a producer that is still at work, and waits until it has, or for as long as it may take.
-    pub(super) async fn halt(mut self, grace: Duration) {
+    pub(super) async fn halt(mut self, grace: Duration, why: Halt) {
         self.said.close();
-        let _ = self.stop.send(true);
+        let _ = self.stop.send(Some(why));
         if let Some(producing) = self.producing.take() {
             within(grace, producing).await;
         }

@@ -66,6 +66,15 @@ pub(super) enum Said {
     Going,
 }
 
+/// Why a producer is to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Halt {
+    /// Its attempt has failed: it stalled, or what it said ended the run as a failure.
+    Failed,
+    /// It is not wanted any more: the user stopped the run, the program ends, or the journal takes no more.
+    Unwanted,
+}
+
 /// Nobody listens to the producer any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the run takes no more events")]
@@ -75,7 +84,7 @@ pub struct Refused;
 #[derive(Debug, Clone)]
 pub struct Outlet {
     pub(super) said: mpsc::Sender<Said>,
-    pub(super) stop: watch::Receiver<bool>,
+    pub(super) stop: watch::Receiver<Option<Halt>>,
     pub(super) groups: Groups,
     pub(super) stderr: StderrKeeper,
 }
@@ -94,9 +103,15 @@ impl Outlet {
 
     /// Comes when the producer is to end.
     pub async fn stopped(&self) {
+        self.halted().await;
+    }
+
+    /// Comes when the producer is to end, and says why.
+    pub(super) async fn halted(&self) -> Halt {
         let mut stop = self.stop.clone();
+        let halt = stop.wait_for(Option::is_some).await;
         // A supervisor that is gone wants no more either.
-        let _ = stop.wait_for(|is_stopped| *is_stopped).await;
+        halt.ok().and_then(|halt| *halt).unwrap_or(Halt::Unwanted)
     }
 
     /// What comes of something, unless the producer is to end before that.

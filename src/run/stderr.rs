@@ -5,10 +5,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tokio::task::spawn_blocking;
 
 use super::runner::Prompt;
-use super::sleep::joined;
+use super::scribe::Desk;
 use crate::limits::STDERR_BYTES_MAX;
 use crate::model::{RunId, SessionId};
 use crate::store::Store;
@@ -49,13 +48,14 @@ impl fmt::Debug for OnStderr {
 #[derive(Debug, Clone)]
 pub(super) struct StderrKeeper {
     store: Store,
+    desk: Desk,
     on_stderr: Option<OnStderr>,
     kept: Arc<Mutex<String>>,
 }
 
 impl StderrKeeper {
-    pub(super) fn of(store: &Store, on_stderr: Option<OnStderr>) -> Self {
-        StderrKeeper { store: store.clone(), on_stderr, kept: Arc::default() }
+    pub(super) fn of(store: &Store, desk: &Desk, on_stderr: Option<OnStderr>) -> Self {
+        StderrKeeper { store: store.clone(), desk: desk.clone(), on_stderr, kept: Arc::default() }
     }
 
     /// Keeps what a command printed. When this returns, it is durable, so that a run's details have it when the run has ended.
@@ -70,8 +70,7 @@ impl StderrKeeper {
         let (store, session, run) = (self.store.clone(), prompt.session.clone(), prompt.run.clone());
         let kept = self.with(text);
         // Where there is no room for it, the answer counts, and not what was complained of.
-        let keeping = spawn_blocking(move || store.keep_stderr(&session, &run, &kept));
-        let _ = joined(keeping).await;
+        let _ = self.desk.document(move || store.keep_stderr(&session, &run, &kept)).await;
     }
 
     fn with(&self, text: &str) -> String {

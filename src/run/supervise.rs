@@ -13,7 +13,7 @@ use super::decide::{AttemptEnd, Next, Story, decide};
 use super::ending::{Why, agent_forgot, agent_is_new, attempt_begins, attempt_ends, run_fails, run_is_ended};
 use super::group::Groups;
 use super::options::RunOptions;
-use super::runner::{Failure, Prompt};
+use super::runner::{Failure, Halt, Prompt};
 use super::runners::Named;
 use super::scribe::{Scribe, Sealed};
 use super::sleep::sleep;
@@ -152,11 +152,11 @@ impl Supervision {
         match watched.map(|end| decide(end, story, SystemEntropy.next(), &self.options.retries)) {
             Ok(Next::End(events)) => self.end_with(attempt, events, wish).await.map(|()| Chapter::Last),
             Ok(Next::Again { failure, pause, is_afresh }) => {
-                attempt.halt(self.options.stop_grace).await;
+                attempt.halt(self.options.stop_grace, Halt::Failed).await;
                 self.turn_page(story, failure, pause, is_afresh).await
             }
             Err(error) => {
-                attempt.halt(self.options.stop_grace).await;
+                attempt.halt(self.options.stop_grace, Halt::Unwanted).await;
                 Err(error)
             }
         }
@@ -175,7 +175,8 @@ impl Supervision {
             written?;
             self.end(events, wish).await
         };
-        tokio::join!(end, attempt.halt(self.options.stop_grace)).0
+        let why = if wish.is_some() { Halt::Unwanted } else { Halt::Failed };
+        tokio::join!(end, attempt.halt(self.options.stop_grace, why)).0
     }
 
     /// The events that begin an attempt. An agent that has begun afresh has no name for the conversation until it says so.

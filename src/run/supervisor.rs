@@ -376,7 +376,7 @@ impl Shared {
             asked: asked.clone(),
         };
         let groups = self.groups.clone();
-        let stderr = StderrKeeper::of(&store, options.on_stderr.clone());
+        let stderr = StderrKeeper::of(&store, &self.desk, options.on_stderr.clone());
         Supervision { store, named, budgets, options, clock, scribe, groups, stderr, asked, stage }
     }
 }

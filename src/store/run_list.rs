@@ -5,8 +5,9 @@
 //! pending turn. A run of which only the rows are left is [`RunState::Gone`].
 //!
 //! What a list costs: the session (cached), its branches, a read of each run's record, and of each run of the page whose last
-//! event was a `done` the end of its journal. A journal is read whole if the run can still change, or if its user row has no note
-//! that says all (rows of earlier versions, journals of other programs): once for each length, while this process remembers it.
+//! event was a `done` the end of its journal. A single run costs the session, its branches, and what is the run's own. A journal is
+//! read whole if the run can still change, or if its user row has no note that says all (rows of earlier versions, journals of
+//! other programs): once for each length, while this process remembers it.
 
 use std::collections::{HashMap, HashSet};
 
@@ -61,7 +62,7 @@ impl Store {
     /// The last runs of a session before another one, or up to its end, as many as the limit says. A session that has no run of
     /// that name is [`StoreError::RunNotFound`].
     pub fn list_runs(&self, session: &SessionId, before: Option<&RunId>, limit: usize) -> Result<RunList, StoreError> {
-        let known = KnownRuns::of(&self.shared, session)?;
+        let known = KnownRuns::of(&self.shared, session, runs_as_begun(&self.shared.storage, session)?)?;
         let end = match before {
             None => known.order.len(),
             Some(before) => known.order.iter().position(|run| run == before).ok_or_else(|| no_run(session, before))?,
@@ -81,7 +82,9 @@ impl Store {
 
     /// One run of a session as lists show it.
     pub fn run_info(&self, session: &SessionId, run: &RunId) -> Result<RunInfo, StoreError> {
-        let known = KnownRuns::of(&self.shared, session)?;
+        // The records of other runs, which only say in which order they began, are not read.
+        let has_journal = self.shared.storage.journal_len(session, run)?.is_some();
+        let known = KnownRuns::of(&self.shared, session, has_journal.then(|| run.clone()).into_iter().collect())?;
         if !known.order.contains(run) {
             return Err(no_run(session, run));
         }
@@ -121,9 +124,9 @@ struct KnownRuns<'s> {
 }
 
 impl<'s> KnownRuns<'s> {
-    fn of(shared: &'s Shared, session: &'s SessionId) -> Result<Self, StoreError> {
+    /// The runs whose journals are given, and those that rows name.
+    fn of(shared: &'s Shared, session: &'s SessionId, mut order: Vec<RunId>) -> Result<Self, StoreError> {
         let read = shared.read(session)?;
-        let mut order = runs_as_begun(&shared.storage, session)?;
         let with_journal = order.iter().cloned().collect();
         let mut rows = RowsOfRuns::default();
         let mut named = vec![rows.read(read.session.messages())];

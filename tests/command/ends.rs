@@ -46,6 +46,7 @@ async fn complaints_of_a_command_that_succeeds_are_kept_too() {
     let (run, end) = agent.house.answer("hi").await;
     assert!(end.is_completed(), "{end:?}");
     assert_eq!(stderr(&agent, &run), "deprecated\n");
+    assert_eq!(agent.house.complaints(), [("deprecated\n".to_owned(), false)]);
 }
 
 #[tokio::test]
@@ -64,6 +65,7 @@ async fn stderr_of_all_attempts_is_kept() {
     let (run, end) = agent.house.answer("hi").await;
     assert!(end.is_completed(), "{end:?}");
     assert_eq!(stderr(&agent, &run), "trouble 1\ntrouble 2\n");
+    assert_eq!(agent.house.complaints(), [("trouble 1\n".to_owned(), true), ("trouble 2\n".to_owned(), false)]);
 }
 
 #[tokio::test]
@@ -74,6 +76,23 @@ async fn stderr_of_a_command_that_is_stopped_is_kept() {
     assert!(agent.house.supervisor.stop(&agent.house.session, started.run()).await.unwrap());
     started.gone().await;
     assert_eq!(stderr(&agent, started.run()), "why\n");
+    assert_eq!(agent.house.complaints(), [("why\n".to_owned(), false)], "a command that is stopped has not failed");
+}
+
+#[tokio::test]
+async fn stderr_of_a_command_that_stalls_is_that_of_a_failure() {
+    let (first, next) = (BudgetSettings::default(), BudgetSettings::default());
+    for (budgets, script) in [
+        (BudgetSettings { first_event_seconds: Some(0.3), ..first }, "echo why >&2; sleep 600"),
+        (BudgetSettings { idle_seconds: Some(0.3), ..next }, "echo why >&2; echo half; sleep 600"),
+    ] {
+        let agent = Agent::with(budgets, script);
+        let (run, end) = agent.house.answer("hi").await;
+        assert!(end.has_failed_as("timeout"), "{end:?}");
+        assert!(stderr(&agent, &run).starts_with("why\n"), "{script}");
+        let complaints = agent.house.complaints();
+        assert!(!complaints.is_empty() && complaints.iter().all(|(text, has_failed)| text == "why\n" && *has_failed));
+    }
 }
 
 #[cfg(unix)]

@@ -94,6 +94,25 @@ fn a_waiting_reader_gets_what_comes_and_the_state_with_it() {
 }
 
 #[test]
+fn readers_that_wait_leave_room_for_requests() {
+    let house = House::with(|options| (options.long_poll, options.connections_max) = (LONG, 16));
+    house.run("a", "r");
+    std::thread::scope(|scope| {
+        let wait = || scope.spawn(|| ask("GET", &format!("{EVENTS}?wait=true")).send(house.address));
+        let waiting: Vec<_> = (0..20).map(|_| wait()).collect();
+        while waiting.iter().filter(|waiting| waiting.is_finished()).count() < 6 {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        house.get("/healthz").expect(200);
+        house.tokens("a", "r", &["1"]);
+        let answers: Vec<_> = waiting.into_iter().map(|waiting| waiting.join().unwrap()).collect();
+        let refused: Vec<_> = answers.iter().filter(|answer| answer.status == 503).collect();
+        assert!(refused.iter().all(|refusal| refusal.code() == "too_many_streams"));
+        assert_eq!((refused.len(), answers.iter().filter(|answer| answer.status == 200).count()), (6, 14));
+    });
+}
+
+#[test]
 fn a_plain_read_has_the_state_too_also_of_a_journal_longer_than_its_first_piece() {
     let house = house(LONG);
     assert_eq!(said(&house.get(EVENTS)), (200, "unknown", 0));
@@ -120,6 +139,7 @@ fn a_request_for_the_head_gets_the_same_headers_and_waits_for_nothing() {
         connection.read_to_string(&mut answer).unwrap();
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
         assert_eq!(body, "");
+        assert!(!head.contains(" 204 ") || !head.contains("content-length"), "{head}");
         let state = head.lines().find_map(|line| line.strip_prefix("lastword-run-state: ")).unwrap_or("none");
         (head.split(' ').nth(1).unwrap().to_owned(), state.to_owned())
     };

@@ -2,15 +2,15 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lastword::clock::Steady;
 use lastword::model::Object;
 use lastword::run::{
-    BudgetSettings, Failure, Finish, Outlet, Producing, Prompt, Retries, RunOptions, RunReport, Runner, Runners,
-    Started, Supervisor,
+    BudgetSettings, Failure, Finish, OnStderr, Outlet, Producing, Prompt, Retries, RunOptions, RunReport, Runner,
+    Runners, Started, Supervisor,
 };
 use lastword::{Event, JournalEvent, NewSession, Options, ReadOptions, RunId, Session, SessionId, Store, UserTurn};
 
@@ -83,6 +83,7 @@ pub(crate) struct House {
     pub(crate) supervisor: Supervisor,
     pub(crate) session: SessionId,
     pub(crate) steady: Arc<TestSteady>,
+    complaints: Arc<Mutex<Vec<(String, bool)>>>,
     dir: tempfile::TempDir,
 }
 
@@ -109,10 +110,19 @@ impl House {
         let store = Store::open(dir.path().join("data"), Options::default()).unwrap();
         let session = store.create(NewSession::titled("t")).unwrap();
         let steady = TestSteady::begin();
-        let options = RunOptions { budgets, retries, steady: steady.clone(), ..RunOptions::default() };
+        let complaints: Arc<Mutex<Vec<(String, bool)>>> = Arc::default();
+        let heard = complaints.clone();
+        let on_stderr = OnStderr::new(move |tail| heard.lock().unwrap().push((tail.text.to_owned(), tail.has_failed)));
+        let options = RunOptions {
+            budgets,
+            retries,
+            steady: steady.clone(),
+            on_stderr: Some(on_stderr),
+            ..RunOptions::default()
+        };
         let runners = Runners::default().with("script", runner).with_default("script");
         let supervisor = Supervisor::new(store.clone(), runners, options).unwrap();
-        House { store, supervisor, session, steady, dir }
+        House { store, supervisor, session, steady, complaints, dir }
     }
 
     /// The data directory.
@@ -130,6 +140,11 @@ impl House {
         let end = started.ended().await;
         started.gone().await;
         (started.run().clone(), end)
+    }
+
+    /// What commands have printed on stderr, and whether their attempts failed.
+    pub(crate) fn complaints(&self) -> Vec<(String, bool)> {
+        self.complaints.lock().unwrap().clone()
     }
 
     pub(crate) fn events(&self, run: &RunId) -> Vec<JournalEvent> {

@@ -29,6 +29,8 @@ objects! {
         must "name": text(),
         /// The arguments: any JSON.
         may "args": any(),
+        /// The arguments, where there are no `args`.
+        may "arguments": any(),
         /// What the call is about, for people.
         may "preview": text().or_null(),
         may "snippet": text().or_null(),
@@ -40,6 +42,8 @@ objects! {
         must "name": text(),
         /// The result: any JSON.
         may "result": any(),
+        /// The result, where there is no `result`.
+        may "output": any(),
         /// Why it failed, in the place of a result.
         may "error": any(),
         may "is_error": flag(),
@@ -111,6 +115,18 @@ objects! {
         must "close_reason": text(),
         must "retryable": flag(),
         must "retry_in_seconds": number(),
+        /// Of a command: its exit code; null if a signal ended it.
+        may "exit_code": number().or_null(),
+        /// Of an endpoint: the HTTP status that it refused with.
+        may "status": count(),
+    }
+
+    /// A command has ended.
+    open ExitPayload {
+        /// Null if a signal ended it.
+        must "exit_code": number().or_null(),
+        /// What ended it, where it has no exit code.
+        may "ended_by": text(),
     }
 
     /// What the agent calls the conversation.
@@ -135,11 +151,20 @@ objects! {
     /// The answer failed.
     open ErrorPayload {
         /// What happened: `tool_limit_reached`, `cancelled` and `interrupted` say how the run ends, any other is an error.
-        must "type": text(),
-        must "message": text(),
+        may "type": text().or_null(),
+        /// What happened, where there is no `type`. It does not say how the run ends.
+        may "code": text().or_null(),
+        /// What people are shown.
+        may "message": text().or_null(),
+        /// What people are shown, where there is no `message`.
+        may "error": any(),
         may "close_reason": text(),
         may "retryable": flag(),
         may "attempts": count(),
+        /// Of a command: its exit code; null if a signal ended it.
+        may "exit_code": number().or_null(),
+        /// Of an endpoint: the HTTP status that it refused with.
+        may "status": count(),
     }
 
     /// Nothing follows.
@@ -197,6 +222,8 @@ new_events! {
     NewData = "data" DataPayload must open;
     /// What is noted of the answer.
     NewMetadata = "metadata" MetadataPayload must open;
+    /// A message of the user that comes while the run is answering.
+    NewUserMessage = "user_message" UserMessagePayload must open;
     /// Ends the run: the answer is complete.
     NewDone = "done" DonePayload may closed;
     /// Ends the run: the user stopped it.

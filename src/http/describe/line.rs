@@ -4,8 +4,9 @@ use utoipa::openapi::schema::Type;
 
 use super::event::{
     AgentSessionPayload, AttemptEndPayload, AttemptPayload, CancelPayload, DataPayload, DonePayload, ErrorPayload,
-    FilePayload, InterimAssistantPayload, MetadataPayload, ReasoningPayload, SourcePayload, StreamEndPayload,
-    TokenPayload, ToolCompletePayload, ToolDeltaPayload, ToolPayload, UsagePayload, UserMessagePayload,
+    ExitPayload, FilePayload, InterimAssistantPayload, MetadataPayload, ReasoningPayload, SourcePayload,
+    StreamEndPayload, TokenPayload, ToolCompletePayload, ToolDeltaPayload, ToolPayload, UsagePayload,
+    UserMessagePayload,
 };
 use super::row::RunEndState;
 use super::shape::{Keys, Shape, any, by_word, count, either, flag, lines_of, number, of_types, one, text, word};
@@ -68,6 +69,8 @@ lines! {
     AttemptLine = "attempt" AttemptPayload;
     /// An attempt failed, and another followed.
     AttemptEndLine = "attempt_end" AttemptEndPayload;
+    /// A command ended.
+    ExitLine = "exit" ExitPayload;
     /// What the agent calls the conversation.
     AgentSessionLine = "agent_session" AgentSessionPayload;
     /// The end: the answer is complete.
@@ -85,6 +88,8 @@ lines! {
 objects! {
     /// A line of any other event, or of one whose payload has another shape, or that another program wrote in another way.
     open OtherEventLine {
+        /// Of the line's format.
+        may "version": any(),
         may "event_id": text().or_null(),
         may "seq": of_types(&[Type::Integer, Type::String, Type::Null]),
         may "run_id": text().or_null(),
@@ -97,6 +102,8 @@ objects! {
         may "terminal_state": text().or_null(),
         /// Any JSON.
         may "payload": any(),
+        /// The CRC32C of a line of ours before this key, in hex.
+        may "crc": any(),
     }
 }
 

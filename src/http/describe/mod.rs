@@ -13,6 +13,7 @@ mod chat;
 mod chunk;
 mod event;
 mod line;
+mod refusals;
 mod report;
 mod row;
 mod session;
@@ -23,6 +24,7 @@ pub(super) use asked::{FileBytes, InAttachment, InBranch, InRun, InSession, Know
 pub(super) use chat::{ChatRequestBody, UiMessage};
 pub(super) use event::NewEventLines;
 pub(super) use line::EventLines;
+pub(super) use refusals::describe_refusals;
 pub(super) use report::CheckReport;
 pub(super) use row::Attachment;
 pub(super) use session::{ListItem, Session, SessionMetadata};

@@ -33,6 +33,8 @@ objects! {
         may "_run_id": text().or_null(),
         /// Of a user's row: what is noted of the run that answered.
         may "_run": one::<RunNote>(),
+        /// Of an answer's row: what the agent calls the conversation.
+        may "_agent_session": one::<super::event::AgentSessionPayload>().or_null(),
         /// Of a user's row: the id that the client gave the message.
         may "_message_id": text().or_null(),
         /// Of a user's row: the client's metadata of the message.
@@ -88,12 +90,24 @@ objects! {
         /// How it ended.
         must "state": one::<RunEndState>(),
         must "model": text().or_null(),
-        /// Null if the run reported nothing.
+        /// Null if the run reported nothing, or did not end by itself.
         must "usage": one::<Usage>().or_null(),
+        /// What was reported of a run that did not end by itself.
+        may "usage_at_least": one::<Usage>(),
         /// Seconds.
         must "began_at": number().or_null(),
         /// Seconds.
         must "ended_at": number().or_null(),
+        /// When its first event happened, in seconds.
+        may "first_event_at": number().or_null(),
+        /// The runner of its last attempt; null if its producer makes none.
+        may "runner": text().or_null(),
+        /// How many attempts were made; null if its producer makes none.
+        may "attempts": count().or_null(),
+        /// Why it ended; null if nothing says so.
+        may "close_reason": text().or_null(),
+        /// The number of its last event.
+        may "last_seq": count(),
         /// What its `metadata` events said, merged.
         may "metadata": one::<MetadataPayload>(),
     }

@@ -29,6 +29,7 @@ pub(super) struct Branches {
 struct ListedBranch {
     branch_id: String,
     /// The run that answered its first message.
+    #[schema(required = true)]
     run_id: Option<String>,
     /// The row of the transcript at which it begins.
     at_row: usize,

@@ -138,6 +138,8 @@ async fn lines(
     let begin = |waits| Follower::new(&app.hub, app.hub.tail(session, run), after_seq, waits);
     let is_waited_for = !matches!(wishes, LineWishes::Now);
     let mut follower = begin(if let LineWishes::Wait(_) = wishes { Waits::ForMore } else { Waits::No });
+    // Readers that wait leave room for requests, as streams do.
+    let count = if is_waited_for { app.count_follower()? } else { app.count_reader() };
     let first = match wishes {
         LineWishes::Wait(limit) => first_within(&mut follower, limit, &mut app.policy.closing.clone()).await,
         LineWishes::Now | LineWishes::Follow => follower.next().await,
@@ -150,8 +152,8 @@ async fn lines(
             state = if state == RunState::Unknown { RunState::Running } else { state };
             StatusCode::NO_CONTENT.into_response()
         }
-        (LineWishes::Follow, _) => lines_answer(app, None, begin(Waits::ForMore), app.count_follower()?),
-        _ => lines_answer(app, Some(first), follower, app.count_reader()),
+        (LineWishes::Follow, _) => lines_answer(app, None, begin(Waits::ForMore), count),
+        _ => lines_answer(app, Some(first), follower, count),
     };
     Ok(with_state(response, state))
 }

@@ -27,7 +27,7 @@ use utoipa_axum::routes;
 use super::admission::admit;
 use super::app::SharedApp;
 use super::compress::compress;
-use super::describe::RunStateWord;
+use super::describe::{RunStateWord, describe_refusals};
 use super::error::{ApiError, ErrorBody};
 use super::guard::guard;
 use super::log::log;
@@ -80,6 +80,7 @@ pub(super) fn router(app: &SharedApp) -> Router {
         .routes(routes!(operations::check))
         .split_for_parts();
     attachments::describe(&mut described);
+    describe_refusals(&mut described);
     security::describe(&mut described, &app.options.base_path);
     let described = operations::Description::of(&described);
     router

@@ -44,21 +44,28 @@ pub(super) struct ShownRun {
     run_id: String,
     state: ShownState,
     /// The runner of its last attempt; null if its producer makes no attempts, as one outside of the server.
+    #[schema(required = true)]
     runner: Option<String>,
     /// The model, once its producer has named it.
+    #[schema(required = true)]
     model: Option<String>,
     /// Seconds since 1970.
+    #[schema(required = true)]
     began_at: Option<f64>,
     /// Seconds since 1970.
+    #[schema(required = true)]
     first_event_at: Option<f64>,
     /// Seconds since 1970. Null while it has not ended.
+    #[schema(required = true)]
     ended_at: Option<f64>,
     /// The number of its last event; 0 without events.
     last_seq: u64,
     /// How many attempts were made so far; null if its producer makes none, as one outside of the server.
+    #[schema(required = true)]
     attempts: Option<u64>,
     usage: SummedUsage,
     /// Why it ended, as a word; null if nothing says so, and of a complete answer.
+    #[schema(required = true)]
     close_reason: Option<String>,
     /// The end of what its commands printed on stderr. Only of a single run, for callers with full rights, and if it is not empty.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -98,8 +105,11 @@ enum ShownState {
 /// Tokens. A number that is not known is null; a sum is not known if a part is not.
 #[derive(Debug, Serialize, ToSchema)]
 struct SummedUsage {
+    #[schema(required = true)]
     input_tokens: Option<u64>,
+    #[schema(required = true)]
     output_tokens: Option<u64>,
+    #[schema(required = true)]
     total_tokens: Option<u64>,
     /// The sums of what is known, where a number is null.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -110,8 +120,11 @@ struct SummedUsage {
 /// Tokens that were reported.
 #[derive(Debug, Serialize, ToSchema)]
 struct KnownUsage {
+    #[schema(required = true)]
     input_tokens: Option<u64>,
+    #[schema(required = true)]
     output_tokens: Option<u64>,
+    #[schema(required = true)]
     total_tokens: Option<u64>,
 }
 

@@ -15,7 +15,7 @@ use self::child::{Child, ChildExit};
 pub use self::environment::{BadInherit, InheritEnv};
 pub use self::output::OutputForm;
 use super::group::TERM_GRACE;
-use super::runner::{Failure, Finish, Outlet, Producing, Prompt, Refused, Retry, Runner};
+use super::runner::{Failure, Finish, Halt, Outlet, Producing, Prompt, Refused, Retry, Runner};
 use crate::model::{Event, Object, RunEnd, is_truthy};
 
 /// The exit code by which a command says that another attempt may fare better (`EX_TEMPFAIL`).
@@ -70,12 +70,16 @@ impl CommandRunner {
         let mut answer = Answer { is_asked_to_go_on: was_told, ..Answer::default() };
         let heard = outlet.unless_stopped(child.listen(input(&prompt), &outlet, &mut answer)).await;
         let ended = child.end(TERM_GRACE).await;
-        let is_stopped = !matches!(heard, Ok(Ok(())));
-        let end = match is_stopped {
-            true => Err(Refused.into()),
-            false => self.conclude(child, &outlet, answer, &ended).await,
+        let (end, has_failed) = match heard {
+            Ok(Ok(())) => {
+                let end = self.conclude(child, &outlet, answer, &ended).await;
+                let has_failed = end.is_err();
+                (end, has_failed)
+            }
+            // It was cut off: as a failure, or because its answer is not wanted any more.
+            Ok(Err(Refused)) | Err(Refused) => (Err(Refused.into()), outlet.halted().await == Halt::Failed),
         };
-        outlet.stderr().keep(&prompt, &ended.stderr, end.is_err() && !is_stopped).await;
+        outlet.stderr().keep(&prompt, &ended.stderr, has_failed).await;
         end
     }
 
@@ -167,9 +171,13 @@ impl Answer {
 /// What a command said when it failed. All that it said is kept.
 fn declared_failure(event: &Event) -> Failure {
     let payload = Object::parse(event.payload()).unwrap_or_default();
-    let word = |key: &str| payload.text(key).map(|text| text.into_owned()).filter(|text| !text.is_empty());
-    let kind = word("type").unwrap_or_else(|| "error".to_owned());
-    let message = word("message").unwrap_or_else(|| "The command said that it failed. Please try again.".to_owned());
+    let word = |keys: [&str; 2]| {
+        let texts = keys.iter().filter_map(|key| payload.text(key));
+        texts.map(|text| text.into_owned()).find(|text| !text.is_empty())
+    };
+    let kind = word(["type", "code"]).unwrap_or_else(|| "error".to_owned());
+    let otherwise = || "The command said that it failed. Please try again.".to_owned();
+    let message = word(["message", "error"]).unwrap_or_else(otherwise);
     let mut failure = Failure::new(&kind, message).closed_by("declared");
     // An end that the command gives a meaning of its own, like a limit of tool calls, is no failure to be repeated.
     let is_plain = event.terminal_state() == Some(RunEnd::Errored);
