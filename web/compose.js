@@ -31,7 +31,14 @@ export function keepDraft(session, text) {
   store(session, { ...drafts.get(session), text, at: Date.now() });
 }
 
-export function dropDraft(session) {
+/** Notes that a message was sent. What was typed since stays, and is another message. */
+export function draftWasSent(session, message) {
+  const text = draftOf(session);
+  if (text && text !== message) store(session, { text, at: Date.now() });
+  else dropDraft(session);
+}
+
+function dropDraft(session) {
   drafts.delete(session);
   tab.remove(DRAFT + session);
 }

@@ -14,6 +14,26 @@ export function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
+/** A value of another program as text, in whatever form it came. */
+export function textOf(value) {
+  if (value == null) return '';
+  if (typeof value !== 'object') return String(value);
+  if (Array.isArray(value)) return value.map((part) => (typeof part?.text === 'string' ? part.text : asJson(part))).join('\n');
+  return asJson(value);
+}
+
+export const listOf = (value) => (Array.isArray(value) ? value : []);
+export const numberOf = (value, otherwise) => (typeof value === 'number' ? value : otherwise);
+
+function asJson(value) {
+  if (typeof value === 'string') return value;
+  try {
+    return JSON.stringify(value) ?? '';
+  } catch {
+    return '(too deep to be shown)';
+  }
+}
+
 /** What a notice can be about. The status line shows one notice of each kind. */
 const KINDS = ['access', 'connection', 'list', 'session', 'action'];
 const notices = new Map();

@@ -1,6 +1,6 @@
 // The list of sessions: loaded by page, kept up to date by the stream of the list, searched by title.
 
-import { $, make, notify, oncePerFrame } from './dom.js';
+import { $, make, notify, oncePerFrame, textOf } from './dom.js';
 import { call } from './server.js';
 import { Following } from './stream.js';
 
@@ -36,7 +36,7 @@ const load = oneAtATime(() => loadPage(null));
 function hear(name, session) {
   if (name === 'snapshot') return load();
   const isShown = name === 'changed' && !session.archived;
-  const isFound = (session.title ?? '').toLowerCase().includes($('search').value.toLowerCase());
+  const isFound = textOf(session.title).toLowerCase().includes($('search').value.toLowerCase());
   if (isShown && isFound) list.sessions.set(session.session_id, session);
   else list.sessions.delete(session.session_id);
   show();
@@ -54,7 +54,7 @@ function linkTo(session) {
   const rows = session.message_count === 1 ? '1 message' : `${session.message_count ?? 0} messages`;
   const state = session.error?.message ?? (STATES.has(session.state) ? session.state : rows);
   const isCurrent = session.session_id === list.current ? { 'aria-current': 'page' } : {};
-  const title = session.title || session.session_id;
+  const title = make('span', { class: 'title' }, textOf(session.title) || session.session_id);
   return make('a', { href: `#${session.session_id}`, ...isCurrent }, title, make('small', {}, state));
 }
 

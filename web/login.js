@@ -40,10 +40,13 @@ function showDialog() {
   if (!dialog.open) dialog.showModal();
   $('token').focus();
   return new Promise((resolve) => {
+    // A browser closes it all the same when Escape is pressed twice: nothing works without the login.
     dialog.oncancel = (event) => event.preventDefault();
+    dialog.onclose = () => dialog.showModal();
     $('token-form').onsubmit = async (event) => {
       event.preventDefault();
       if (!(await tryToken())) return;
+      dialog.onclose = null;
       dialog.close();
       resolve();
     };

@@ -1,11 +1,11 @@
 // The page: one session, and the answer that is being given in it. What it shows of a session is what the server saved;
 // below it stands the answer that is live, made of the run's events, until the saved one takes its place.
 
-import { chosenRunner, draftOf, dropDraft, keepDraft, loadRunners, runFor } from './compose.js';
-import { $, announce, make, notify, oncePerFrame, setText } from './dom.js';
+import { chosenRunner, draftOf, draftWasSent, keepDraft, loadRunners, runFor } from './compose.js';
+import { $, announce, listOf, make, notify, oncePerFrame, setText, textOf } from './dom.js';
 import { followList, markCurrent, oneAtATime } from './list.js';
 import { logOut, showLogout } from './login.js';
-import { call } from './server.js';
+import { call, ServerError } from './server.js';
 import { Following } from './stream.js';
 import { Answer, Rows, showRow } from './transcript.js';
 
@@ -21,6 +21,7 @@ const rows = new Rows();
 const pathOf = (id) => `v1/sessions/${encodeURIComponent(id)}`;
 const fresh = () => ({
   session: null, shown: '', live: null, saved: new Set(), limit: ROWS_OF_A_PAGE, following: null, heard: [],
+  aborter: new AbortController(), load: async () => {},
 });
 const view = { id: undefined, ...fresh() };
 
@@ -30,6 +31,7 @@ const view = { id: undefined, ...fresh() };
 function goTo(id) {
   if (id === view.id) return;
   view.following?.leave();
+  view.aborter.abort();
   Object.assign(view, { id, ...fresh() });
   notify('session');
   notify('action');
@@ -38,13 +40,16 @@ function goTo(id) {
   $('session').hidden = !id;
   $('nothing').hidden = Boolean(id);
   rows.clear();
-  setText($('heading'), '');
+  setText($('heading'), id ? 'Loading…' : '');
   $('message').value = id ? draftOf(id) : '';
   showLive();
+  showSending();
   markCurrent(id);
   document.title = 'Lastword';
   if (!id) return;
-  // Whatever ends before the stream is open is saved by then, and whatever ends later is heard.
+  const { signal } = view.aborter;
+  view.load = oneAtATime(() => loadInto(id, signal));
+  // What ends before the stream is open is saved by then, and what ends later is heard.
   const on = { opened: loadSession, heard: hear, refused };
   view.following = new Following(`${pathOf(id)}/events`, 'now', on);
 }
@@ -62,27 +67,42 @@ function leaveMissing(id) {
   notify('session', `There is no session ${id}: it was deleted, or the address is wrong. Choose another one.`);
 }
 
-const loadSession = oneAtATime(async () => {
-  const { id, limit } = view;
-  if (!id) return;
+const loadSession = () => view.load();
+
+/** Loads a session, unless the reader leaves it meanwhile. */
+async function loadInto(id, signal) {
+  if (signal.aborted) return;
+  const { limit } = view;
   try {
-    const { answer, revision } = await call('GET', `${pathOf(id)}?limit=${limit}`);
-    if (id === view.id) showSession(answer, `${revision} ${limit}`);
+    const { answer, revision } = await call('GET', `${pathOf(id)}?limit=${limit}`, undefined, signal);
+    if (!signal.aborted) showSession(answer, `${revision} ${limit}`);
   } catch (error) {
-    if (error.status === 404) leaveMissing(id);
-    else if (error.status && id === view.id) notify('session', `The session could not be read: ${error.message}`);
+    if (!signal.aborted) notLoaded(id, error);
   }
-});
+}
+
+function notLoaded(id, error) {
+  if (error.status === 404) return leaveMissing(id);
+  if (!view.session) setText($('heading'), id);
+  if (!(error instanceof ServerError)) {
+    console.error(error);
+    notify('session', `The session cannot be shown (${error.message}). Nothing of it is lost: try another browser, or lastword show.`);
+  } else if (error.status) {
+    notify('session', `The session could not be read: ${error.message}`);
+  }
+}
+
+const runOf = (row) => row?._run_id ?? row?._recovered_stream_id;
 
 function showSession(session, revision) {
   notify('session');
   const active = session.active_stream_id;
   view.session = session;
-  view.saved = new Set(session.messages.map((row) => row._run_id ?? row._recovered_stream_id));
+  view.saved = new Set(listOf(session.messages).map(runOf).filter(Boolean));
   view.saved.delete(active);
-  if (view.saved.has(view.live?.run)) endLive(session);
+  if (view.live && view.saved.has(view.live.run)) endLive(session);
   if (active && !view.live) view.live = new Answer(active, session.pending_started_at);
-  const title = session.title || session.session_id;
+  const title = textOf(session.title) || view.id;
   setText($('heading'), title);
   document.title = `${title} – Lastword`;
   $('earlier').hidden = session.page.rows_from === 0 || view.limit >= ROWS_MAX;
@@ -94,16 +114,18 @@ function showSession(session, revision) {
 }
 
 function endLive(session) {
-  const isOfRun = (row) => (row._run_id ?? row._recovered_stream_id) === view.live.run;
+  const isOfRun = (row) => runOf(row) === view.live.run;
   announce(session.messages.findLast(isOfRun)?._error ? 'The answer ended early' : 'The answer is complete');
   view.live = null;
+  if (wasBusy) notify('action');
+  wasBusy = false;
 }
 
 // The answer that is live.
 
 /** Takes note of an event. It is shown with the others of this frame. */
-function hear(name, text) {
-  view.heard.push([name, text]);
+function hear(...event) {
+  view.heard.push(event);
   showHeard();
 }
 
@@ -112,7 +134,7 @@ const showHeard = oncePerFrame(() => {
   const end = performance.now() + FRAME_MS;
   keepingTheEndInSight(() => {
     let count = 0;
-    while (count < heard.length && performance.now() < end) take(...heard[count++]);
+    while (count < heard.length && performance.now() < end) takeSafely(heard[count++]);
     heard.splice(0, count);
     view.live?.flush();
     showState();
@@ -120,11 +142,21 @@ const showHeard = oncePerFrame(() => {
   if (view.heard.length > 0) showHeard();
 });
 
-function take(name, text) {
+/** An event that cannot be shown costs no other. */
+function takeSafely(event) {
+  try {
+    take(...event);
+  } catch (error) {
+    console.info('an event cannot be shown', error);
+  }
+}
+
+/** What the server says of the stream has no id; an event of a producer may have the same name. */
+const NOTICES = ['end', 'snapshot', 'gap'];
+
+function take(name, text, eventId) {
   const { run_id: run, state, payload, created_at: at } = JSON.parse(text);
-  if (name === 'end' && state === 'deleted') return leaveMissing(view.id);
-  if (name === 'snapshot') view.live = null;
-  if (name === 'end' || name === 'snapshot') return loadSession();
+  if (eventId === undefined && NOTICES.includes(name)) return takeNotice(name, state);
   if (view.saved.has(run)) return;
   if (view.live?.run !== run) {
     view.live = new Answer(run);
@@ -133,13 +165,21 @@ function take(name, text) {
   view.live.hear(name, payload ?? {}, at);
 }
 
+function takeNotice(name, state) {
+  if (name === 'end' && state === 'deleted') return leaveMissing(view.id);
+  if (name === 'snapshot') view.live = null;
+  if (name !== 'gap') loadSession();
+}
+
 function showLive() {
   const { live, session } = view;
   const pending = live && session?.pending_user_message;
   const question = pending ? [showRow({ role: 'user', content: pending }, [])] : [];
   $('live').replaceChildren(...question, ...(live ? [live.element, progress] : []));
+  const hasFocus = document.activeElement?.matches('#send:focus-visible, #stop:focus-visible');
   $('send').hidden = Boolean(live);
   $('stop').hidden = !live;
+  if (hasFocus && document.activeElement.hidden) $('message').focus();
   showState();
 }
 
@@ -171,51 +211,86 @@ async function showEarlier() {
 
 // What people do.
 
-/** Sends the message. Its run has an id of ours: when it is unknown whether it arrived, it can be sent again. */
+/** Sessions to which a message is on its way. */
+const sending = new Set();
+
+function showSending() {
+  $('send').ariaBusy = String(sending.has(view.id));
+  setText($('send'), sending.has(view.id) ? 'Sending…' : 'Send');
+}
+
 async function send() {
   const { id } = view;
   const message = $('message').value;
-  if (!id || !message.trim() || view.live || $('send').disabled) return;
+  if (!id || !message.trim() || view.live || $('send').disabled || sending.has(id)) return;
+  sending.add(id);
+  showSending();
+  await begin(id, message).finally(() => sending.delete(id));
+  showSending();
+}
+
+/** Begins a turn. Its run has an id of ours: when it is unknown whether the message arrived, it can be sent again. */
+async function begin(id, message) {
   const run = runFor(id, message);
   try {
     await call('POST', `${pathOf(id)}/runs`, { message, run_id: run, runner: chosenRunner() });
   } catch (error) {
-    await loadSession();
-    const hasArrived = error.status === 409 && (view.saved.has(run) || view.session?.active_stream_id === run);
-    if (!hasArrived) return refuse(`The message was not sent: ${error.message}`, error);
+    if (!mayHaveArrived(error) || !(await isThere(id, run))) {
+      await loadSession();
+      return refuse(`The message was not sent: ${error.message}`, error, id);
+    }
   }
-  if (draftOf(id) === message) dropDraft(id);
+  draftWasSent(id, message);
   if (id !== view.id) return;
-  if ($('message').value === message) $('message').value = '';
   await loadSession();
+  if (id === view.id && $('message').value === message) $('message').value = '';
 }
 
-/** Whether the last refusal was that of a server that ends. */
-let wasDraining = false;
+/** Whether a message may have arrived although it was refused: its answer was lost, or it was sent again. */
+const mayHaveArrived = ({ status }) => status === 0 || status === 409 || status >= 500;
+const isThere = (id, run) => call('GET', `${pathOf(id)}/runs/${run}`).then(() => true, () => false);
 
-/** Says why something was not done. That the server is not reached, and that one may only read, is said anyway. */
-function refuse(text, error) {
-  notify('action', [0, 403].includes(error.status) ? '' : text);
+/** Whether the last refusal was that of a server that ends, or of a session that is busy. */
+let wasDraining = false;
+let wasBusy = false;
+
+/** Says why something was not done in a session. That the server is not reached, and that one may only read, is said anyway. */
+function refuse(text, error, id) {
+  const isHere = id === view.id;
+  const where = isHere ? '' : ' (That was in another session, where your words are kept.)';
+  notify('action', [0, 403].includes(error.status) ? '' : text + where);
   wasDraining = error.status === 503;
-  if (error.status === 404) leaveMissing(view.id);
+  wasBusy = error.code === 'run_in_progress';
+  if (error.status === 404 && isHere) leaveMissing(id);
   if (error.code === 'unknown_runner') loadRunners();
 }
 
 /** Opens a session without messages: the present one if nothing was said or typed in it. */
 async function create() {
+  const { id } = view;
   const isEmpty = view.session?.page.rows_total === 0 && !view.live && !$('message').value;
   if (!isEmpty) {
-    location.hash = (await call('POST', 'v1/sessions', {})).answer.session_id;
+    const { answer } = await call('POST', 'v1/sessions', {});
+    // A reader who has gone elsewhere meanwhile stays there; the list has the new session.
+    if (id !== view.id) return;
+    location.hash = answer.session_id;
     goToAddress();
   }
   $('message').focus();
 }
 
 async function stop() {
-  if (!view.live) return;
-  view.live.stopping();
+  const { id, live } = view;
+  if (!live) return;
+  live.setStopping(true);
   showState();
-  await call('POST', `${pathOf(view.id)}/runs/${encodeURIComponent(view.live.run)}/stop`);
+  try {
+    await call('POST', `${pathOf(id)}/runs/${encodeURIComponent(live.run)}/stop`);
+  } catch (error) {
+    live.setStopping(false);
+    showState();
+    throw error;
+  }
 }
 
 /** Lets a button or a form act once at a time, and says why it could not. */
@@ -225,11 +300,16 @@ function onEvent(id, name, button, what, act) {
     if ($(button).ariaBusy === 'true') return;
     $(button).ariaBusy = 'true';
     notify('action');
-    await act().catch((error) => refuse(`${what}: ${error.message}`, error));
+    const { id: session } = view;
+    await act().catch((error) => refuse(`${what}: ${error.message}`, error, session));
     $(button).ariaBusy = 'false';
   });
 }
-onEvent('say', 'submit', 'send', 'The message was not sent', send);
+$('say').addEventListener('submit', (event) => {
+  event.preventDefault();
+  notify('action');
+  send();
+});
 onEvent('create', 'click', 'create', 'No session was created', create);
 onEvent('stop', 'click', 'stop', 'The answer was not stopped', stop);
 onEvent('logout', 'click', 'logout', 'You are still logged in', logOut);

@@ -51,15 +51,17 @@ const unreachable = () => {
   return new ServerError(UNREACHABLE, 0, 'unreachable');
 };
 
-/** Sends a request, and again after a login if it needs one. Gives a response that is good. */
-export async function send(path, options) {
+/** Sends a request, and again after a login if it needs one. Gives a response that is good. With a limit, all of it has to be
+ * there in this time. */
+export async function send(path, options, limitMs) {
   const logins = loginCount();
-  const response = await fetch(path, options).catch((cause) => {
+  const signals = [options.signal, limitMs && AbortSignal.timeout(limitMs)].filter(Boolean);
+  const response = await fetch(path, { ...options, signal: AbortSignal.any(signals) }).catch((cause) => {
     throw cause.name === 'AbortError' ? cause : unreachable();
   });
   noteReachable(true);
   noteClock(response);
-  if (response.status === 401) return askForToken(logins).then(() => send(path, options));
+  if (response.status === 401) return askForToken(logins).then(() => send(path, options, limitMs));
   noteSuccess();
   if (response.ok) return response;
   const error = await refusal(response);
@@ -73,10 +75,15 @@ async function refusal(response) {
   return new ServerError(message, response.status, code);
 }
 
-/** Calls the server. Gives its answer, and the revision of what it is about. */
-export async function call(method, path, body) {
+/** How long an answer is waited for: then the server, or a proxy before it, is taken to hang. */
+const ANSWER_MS_MAX = 60_000;
+
+/** Calls the server. Gives its answer, and the revision of what it is about. An aborted call fails with an `AbortError`. */
+export async function call(method, path, body, signal) {
   const headers = body ? { 'content-type': 'application/json' } : {};
-  const response = await send(path, { method, headers, body: body && JSON.stringify(body) });
-  const answer = await response.json().catch(() => { throw unreachable(); });
+  const response = await send(path, { method, headers, body: body && JSON.stringify(body), signal }, ANSWER_MS_MAX);
+  const answer = await response.json().catch((cause) => {
+    throw cause.name === 'AbortError' ? cause : unreachable();
+  });
   return { answer, revision: response.headers.get('etag') };
 }

@@ -1,11 +1,16 @@
 // Streams of server-sent events, followed through cuts and restarts. They are read with fetch: an EventSource does not say
 // why it was refused, and takes ten times as long for an answer of 20,000 tokens.
 
+import { $ } from './dom.js';
 import { noteCut, send } from './server.js';
 
 /** How long to wait before a stream is opened again, unless the server says otherwise, and at the most. */
 const RETRY_MS = 2000;
 const RETRY_MS_MAX = 10_000;
+
+/** How long a stream may be silent. The server says something every 15 s unless it is told otherwise; if it is, opening the
+ * stream again costs little, and loses nothing. */
+const SILENCE_MS_MAX = 45_000;
 
 /** Cuts a text that arrives in pieces into frames. Takes each character up a few times, however long a frame is. */
 class Frames {
@@ -46,6 +51,7 @@ export class Following {
   #retryMs = RETRY_MS;
   #aborter = null;
   #timer = 0;
+  #silence = 0;
 
   /** `on` is called when the stream opens, with every event (name and data), and with the error if it is refused. */
   constructor(path, begin, on) {
@@ -68,25 +74,39 @@ export class Following {
   async #follow(signal) {
     const after = this.#lastId || this.begin;
     const path = after ? `${this.path}?after=${encodeURIComponent(after)}` : this.path;
+    this.#expectWords(() => noteCut(this, true));
     const response = await send(path, { method: 'GET', headers: { accept: 'text/event-stream' }, signal });
     if (signal.aborted) return;
     noteCut(this, false);
     this.on.opened();
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     const frames = new Frames();
+    this.#expectWords();
     for (let read = await reader.read(); !read.done && !signal.aborted; read = await reader.read()) {
+      this.#expectWords();
       frames.take(read.value).forEach((frame) => this.#hear(fieldsOf(frame)));
     }
+  }
+
+  /** Opens the stream again if nothing comes for long: a proxy may hold a connection that leads nowhere. */
+  #expectWords(note = () => {}) {
+    clearTimeout(this.#silence);
+    this.#silence = setTimeout(() => {
+      if ($('token-dialog').open) return this.#expectWords(note);
+      this.open();
+      note();
+    }, SILENCE_MS_MAX);
   }
 
   #hear({ id, event, data, retry }) {
     if (id !== undefined) this.#lastId = id;
     if (retry) this.#retryMs = Math.min(Number(retry) || RETRY_MS, RETRY_MS_MAX);
-    if (data !== undefined) this.on.heard(event ?? 'message', data);
+    if (data !== undefined) this.on.heard(event ?? 'message', data, id);
   }
 
   pause() {
     clearTimeout(this.#timer);
+    clearTimeout(this.#silence);
     this.#aborter?.abort();
     noteCut(this, false);
   }

@@ -1,9 +1,9 @@
 // The transcript: rows as they were saved, and the answer that is live. Texts of others become text nodes, never markup.
 
-import { $, make, setText } from './dom.js';
+import { $, listOf, make, numberOf, textOf } from './dom.js';
 import { serverNow } from './server.js';
 
-const WHO = { user: 'You', assistant: 'Answer' };
+const WHO = new Map([['user', 'You'], ['assistant', 'Answer']]);
 
 /** Characters after which a block of a long text ends with its line: what is appended then is laid out without it. */
 const BLOCK_CHARS = 2000;
@@ -46,31 +46,34 @@ class Words {
 const words = (text) => new Words(text).element;
 const thought = (inner) => make('details', { class: 'thought' }, make('summary', {}, 'Thoughts'), inner);
 
-/** The text of a row, in whatever form it was saved. */
-function textOf(content) {
-  if (typeof content === 'string') return content;
-  if (Array.isArray(content)) return content.map((part) => part?.text ?? textOf(part)).join('\n');
-  return content == null ? '' : JSON.stringify(content);
+/** The arguments of a call: an object on several lines, anything else as it is. */
+function argumentsOf(args) {
+  if (args === null || typeof args !== 'object') return textOf(args);
+  return Object.keys(args).length ? JSON.stringify(args, null, 2) : '';
 }
 
 /** A tool call. `open` says what one without a result is: at work, or left over by an answer that has ended. */
-function toolCard({ name, preview, snippet, args, done, is_error }, open) {
-  const state = !done ? open : is_error ? 'failed' : 'done';
-  const given = args && Object.keys(args).length ? JSON.stringify(args, null, 2) : '';
-  const told = [given, preview, snippet === preview ? '' : snippet].filter(Boolean).map((part) => textOf(part));
-  const summary = make('summary', {}, `${name || 'tool'}: ${state}`);
+function toolCard({ name, preview, snippet, args, done, _answered, is_error }, open) {
+  const state = !(_answered ?? done) ? open : is_error ? 'failed' : 'done';
+  const told = [argumentsOf(args), preview, snippet === preview ? '' : snippet].filter(Boolean).map(textOf);
+  const summary = make('summary', {}, `${textOf(name) || 'tool'}: ${state}`);
   return make('details', { class: `tool ${state}` }, summary, words(told.join('\n')));
 }
 
+/** When a row was said. Another program may have put anything there. */
+function timeOf(seconds) {
+  const date = new Date(Number(seconds) * 1000);
+  return seconds && !Number.isNaN(date.getTime()) ? `, ${date.toLocaleString()}` : '';
+}
+
 export function showRow(row, cards) {
-  const kind = row._error ? (row.type === 'interrupted' ? 'Interrupted' : 'Failed') : WHO[row.role] ?? row.role;
-  const when = row.timestamp ? `, ${new Date(row.timestamp * 1000).toLocaleString()}` : '';
+  const kind = row._error ? (row.type === 'interrupted' ? 'Interrupted' : 'Failed') : WHO.get(row.role) ?? textOf(row.role);
   const look = row._error ? 'marker' : row.role === 'user' ? 'user' : 'other';
-  const article = make('article', { class: look }, make('header', {}, `${kind}${when}`));
+  const article = make('article', { class: look }, make('header', {}, `${kind}${timeOf(row.timestamp)}`));
   if (row.reasoning) article.append(thought(words(textOf(row.reasoning))));
   const text = textOf(row.content);
   if (text) article.append(words(text));
-  if (row.attachments?.length) article.append(make('small', {}, `${row.attachments.length} attached`));
+  if (Array.isArray(row.attachments) && row.attachments.length) article.append(make('small', {}, `${row.attachments.length} attached`));
   article.append(...cards.map((card) => toolCard(card, 'not finished')));
   return article;
 }
@@ -87,11 +90,11 @@ export class Rows {
 
   show(session) {
     const { rows_from: from } = session.page;
-    const cards = Map.groupBy(session.tool_calls, (card) => card.assistant_msg_idx);
+    const cards = Map.groupBy(listOf(session.tool_calls), (card) => card?.assistant_msg_idx);
     const before = this.#shown;
     this.#shown = new Map();
     let next = this.#element.firstElementChild;
-    session.messages.forEach((row, nth) => {
+    listOf(session.messages).forEach((row, nth) => {
       const at = from + nth;
       const shown = this.#entry(before.get(at), row, cards.get(at) ?? []);
       this.#shown.set(at, shown);
@@ -105,9 +108,15 @@ export class Rows {
     }
   }
 
+  /** A row that cannot be shown costs no other. */
   #entry(known, row, cards) {
-    const text = JSON.stringify([row, cards]);
-    return known?.text === text ? known : { text, element: showRow(row, cards) };
+    try {
+      const text = JSON.stringify([row, cards]);
+      return known?.text === text ? known : { text, element: showRow(row, cards) };
+    } catch (error) {
+      console.info('a message cannot be shown', error);
+      return { element: make('article', { class: 'marker' }, 'This message cannot be shown. The session has it as it was written.') };
+    }
   }
 }
 
@@ -119,8 +128,11 @@ export class Answer {
   element = make('article', { class: 'other' }, make('header', {}, 'Answer'));
   #part = null;
   #unseen = '';
-  #tools = new Map();
-  #working = new Map();
+  /** Calls by their ids, and those without one that wait, in order. */
+  #calls = new Map();
+  #nameless = [];
+  /** Calls that are at work. */
+  #working = new Set();
   #of = 0;
   #isStopping = false;
   /** What it is doing: a word, since when, and for what is told of it. */
@@ -131,7 +143,8 @@ export class Answer {
     if (beganAt) this.#phase.since = beganAt;
   }
 
-  hear(name, payload, at = serverNow()) {
+  hear(name, payload, createdAt) {
+    const at = numberOf(createdAt, serverNow());
     if (name === 'token') this.#say('text', payload.text, at);
     if (name === 'reasoning') this.#say('thought', payload.text || payload.reasoning || payload.thinking, at);
     if (name === 'interim_assistant') this.#paragraph(payload, at);
@@ -140,8 +153,9 @@ export class Answer {
     if (name === 'attempt_end') this.#attemptEnd(payload, at);
   }
 
-  stopping() {
-    this.#isStopping = true;
+  /** Whether a stop was sent and not refused. */
+  setStopping(is) {
+    this.#isStopping = is;
   }
 
   /** Appends what was heard to the part that is being written. */
@@ -175,32 +189,50 @@ export class Answer {
 
   #tool(payload, done, at) {
     this.#leavePart();
-    const id = payload.tool_call_id ?? payload.tool_id ?? payload.tid ?? payload.id ?? payload.name;
-    const before = this.#tools.get(id);
-    if (done && !before) return;
-    const told = { ...before?.told, ...payload, done };
-    const element = toolCard(told, 'at work');
-    this.#tools.set(id, { told, element });
-    if (before && (done || !before.told.done)) before.element.replaceWith(element);
+    const id = payload.tool_call_id || payload.tool_id || payload.tid || payload.id;
+    const call = done ? this.#answeredBy(id, payload) : this.#called(id);
+    if (!call) return;
+    call.told = { ...call.told, ...payload, done };
+    const element = toolCard(call.told, 'at work');
+    if (call.element) call.element.replaceWith(element);
     else this.element.append(element);
-    if (done) this.#working.delete(id);
-    else this.#working.set(id, payload.name || 'tool');
+    call.element = element;
+    if (done) this.#working.delete(call);
+    else this.#working.add(call);
     this.#phase = { kind: this.#working.size ? 'tool' : 'answering', since: at };
+  }
+
+  /** The call that begins: one that is told again before its result stays the same. */
+  #called(id) {
+    const before = this.#calls.get(id);
+    if (id && before && !before.told.done) return before;
+    const call = { id };
+    if (id) this.#calls.set(id, call);
+    else this.#nameless.push(call);
+    return call;
+  }
+
+  /** The call that a result belongs to: that of its id, else the first one without an id that waits, of the same name if it has one. */
+  #answeredBy(id, { name }) {
+    if (id && this.#calls.has(id)) return this.#calls.get(id);
+    const nth = this.#nameless.findIndex((call) => !name || call.told.name === name);
+    return this.#nameless.splice(nth, nth < 0 ? 0 : 1)[0];
   }
 
   #attempt({ attempt, of }, at) {
     const { kind, why } = this.#phase;
     this.#leavePart();
-    if (kind === 'retrying') this.element.append(make('p', { class: 'attempt' }, `Attempt ${attempt - 1} failed: ${why}.`));
-    this.#of = of ?? 0;
+    if (kind === 'retrying') this.element.append(make('p', { class: 'attempt' }, `Attempt ${numberOf(attempt, 2) - 1} failed: ${why}.`));
+    this.#of = numberOf(of, 0);
     this.#working.clear();
-    this.#phase = { kind: 'waiting', since: at, attempt };
+    this.#nameless = [];
+    this.#phase = { kind: 'waiting', since: at, attempt: numberOf(attempt, 1) };
   }
 
   /** An attempt failed, and another one follows. */
   #attemptEnd({ attempt, message, close_reason, retry_in_seconds }, at) {
     const why = textOf(message || close_reason || 'it failed').replace(/[.\s]+$/, '');
-    this.#phase = { kind: 'retrying', since: at, attempt: attempt + 1, why, until: at + (retry_in_seconds ?? 0) };
+    this.#phase = { kind: 'retrying', since: at, attempt: numberOf(attempt, 1) + 1, why, until: at + numberOf(retry_in_seconds, 0) };
   }
 
   /** What it is doing, for people who look. */
@@ -211,7 +243,7 @@ export class Answer {
     if (this.#isStopping) return 'Stopping…';
     if (kind === 'waiting') return `${count}waiting for the first word… ${seconds} s`.replace(/^w/, 'W');
     if (kind === 'thinking') return `Thinking… ${seconds} s`;
-    if (kind === 'tool') return `${[...new Set(this.#working.values())].join(', ')} at work… ${seconds} s`;
+    if (kind === 'tool') return `${[...new Set([...this.#working].map((call) => textOf(call.told.name) || 'tool'))].join(', ')} at work… ${seconds} s`;
     if (kind === 'retrying') return `${count}${why}, again in ${Math.max(0, Math.ceil(until - serverNow()))} s`;
     return seconds < SILENCE_SECONDS ? '' : `Waiting for more… ${seconds} s`;
   }

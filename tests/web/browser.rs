@@ -45,6 +45,16 @@ fn the_page_tells_errors_apart_and_keeps_drafts_with_their_session() {
 }
 
 #[test]
+fn the_page_shows_what_other_programs_wrote_and_one_odd_row_or_event_costs_no_other() {
+    House::open().play("page_odd", &[]);
+}
+
+#[test]
+fn a_request_that_is_slow_or_refused_says_so_in_its_session_and_keeps_the_words() {
+    House::open().play("page_slow", &[]);
+}
+
+#[test]
 fn the_page_shows_what_an_answer_is_doing() {
     House::open().play("page_states", &[]);
 }

@@ -143,6 +143,7 @@ impl House {
         command.current_dir(SCRIPTS).arg(format!("scenes/{scene}.mjs")).args(args);
         command.env("LASTWORD_BASE", format!("http://{}{}", self.address, self.base_path));
         command.env("LASTWORD_SCENE", scene);
+        command.env("LASTWORD_SCENE_DATA", self.home.path().join("data"));
         command.env("LASTWORD_ENDPOINT", &self.endpoint);
         command
     }
