@@ -130,7 +130,7 @@ impl<T: DeserializeOwned + Send + 'static> FromRequest<SharedApp> for Sent<T> {
 }
 
 /// Reads JSON of bounded depth: values that are kept as text are not bounded by the parser.
-fn parse_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
+pub(super) fn parse_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
     if let Some(at) = nested_deeper_at(body, JSON_DEPTH_MAX) {
         let line = memchr::memchr_iter(b'\n', &body[..at]).count() + 1;
         return Err(ApiError::invalid(format!(

@@ -140,7 +140,8 @@ fn the_same_lines_with_the_same_number_are_taken_once() {
     }
     // Nothing goes on behind the end, whatever number it is expected to get.
     for (expect, lines) in [(8, token("late")), (7, token("late")), (5, token("d")), (20, token("late"))] {
-        assert_eq!(append(expect, &lines).expect(409).code(), "sealed", "{expect}");
+        let refusal = append(expect, &lines).expect(409);
+        assert_eq!((refusal.code().as_str(), &refusal.json()["error"]["last_seq"]), ("sealed", &json!(7)), "{expect}");
     }
     let lines = house.get("/v1/sessions/a/runs/r/events");
     assert_eq!(lines.text().lines().count(), 7);

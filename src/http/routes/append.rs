@@ -134,7 +134,10 @@ impl Work {
         };
         let rest = &events[there..];
         if !rest.is_empty() {
-            return Ok(Accepted::Now(run.append_all(rest, *durability)?));
+            let appended = run.append_all(rest, *durability).map_err(ApiError::from);
+            return appended
+                .map(Accepted::Now)
+                .map_err(|error| if error.is("sealed") { error.behind(run.last_seq()) } else { error });
         }
         if events.is_empty() {
             return renew(run);

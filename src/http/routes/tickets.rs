@@ -11,7 +11,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::http::app::SharedApp;
 use crate::http::door::{PATH_RULE, TicketPath, issue};
 use crate::http::error::{ApiError, ErrorBody};
-use crate::http::request::{expect_json, read_body_up_to};
+use crate::http::request::{expect_json, parse_json, read_body_up_to};
 use crate::http::token::Caller;
 
 /// Bytes of the body: a path of 1,024 bytes, each escaped, and some room.
@@ -56,8 +56,7 @@ pub(super) async fn create(
 ) -> Result<Response, ApiError> {
     expect_json(request.headers())?;
     let body = read_body_up_to(request, &app, BODY_BYTES_MAX).await?;
-    let asked = serde_json::from_slice::<TicketAsked>(&body);
-    let asked = asked.map_err(|cause| ApiError::invalid(format!("the body cannot be used: {cause}")))?;
+    let asked: TicketAsked = parse_json(&body)?;
     let path = app.options.base_path.strip(&asked.path).unwrap_or(&asked.path);
     let path = TicketPath::parse(path).ok_or_else(|| ApiError::invalid(PATH_RULE))?;
     let ticket = issue(&app.door.tokens(), caller, path, SystemClock.now()).ok_or_else(ApiError::token_removed)?;
