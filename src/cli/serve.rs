@@ -258,7 +258,7 @@ struct TokenFile {
 
 fn read_tokens(path: &Path) -> Result<(TokenFile, Tokens), Failure> {
     let file = TokenFile { path: path.to_owned(), state: config::state_of(path) };
-    let read = config::read_tokens(path).map_err(Failure::Usage)?;
+    let read = config::read_tokens(path).map_err(|bad| Failure::Usage(bad.to_string()))?;
     read.warnings.iter().for_each(|warning| output::aside(warning));
     Ok((file, read.tokens))
 }

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use tokio::sync::{Mutex, MutexGuard, Semaphore, watch};
+use tokio::sync::{Semaphore, watch};
 
+use super::answer_budget::AnswerBudget;
 use super::blocking_pool::BlockingPool;
 use super::body_budget::BodyBudget;
 use super::chat::LeftOutRuns;
@@ -14,13 +15,14 @@ use super::metrics::Metrics;
 use super::options::ServerOptions;
 use super::peers::ClientPlaces;
 use super::producers::Producers;
+use super::session_shares::{SessionShares, Share};
 use super::stream::{FollowerCount, Hub, StreamPolicy};
 use crate::model::SessionId;
 use crate::run::Supervisor;
 use crate::store::Store;
 
-/// Locks that sessions share by their hash while a chat begins a turn.
-const CHAT_LOCKS: usize = 64;
+/// Requests that begin a turn of one chat, or wait for that.
+const CHAT_REQUESTS_MAX: usize = 32;
 
 /// The server's parts.
 #[derive(Debug)]
@@ -41,7 +43,8 @@ pub(super) struct App {
     /// What histories of chats left out a moment ago.
     pub(super) left_out: LeftOutRuns,
     /// Two requests of one chat do not begin turns at the same time: the second sees what the first has begun.
-    chat_locks: [Mutex<()>; CHAT_LOCKS],
+    chat_turns: Arc<SessionShares>,
+    pub(super) answers: Arc<AnswerBudget>,
     /// Places of streams: an eighth of the connections is kept for requests.
     streams: Arc<Semaphore>,
 }
@@ -72,7 +75,7 @@ impl App {
         let bodies = BodyBudget::new(options.bodies_bytes_max, options.body_bytes_max);
         let client_places = ClientPlaces::new(&options);
         let (producers, stage) = (Producers::default(), watch::Sender::new(Stage::Open));
-        let (left_out, chat_locks) = (LeftOutRuns::default(), std::array::from_fn(|_| Mutex::new(())));
+        let (left_out, chat_turns) = (LeftOutRuns::default(), Arc::new(SessionShares::of(1)));
         Arc::new(App {
             store,
             supervisor,
@@ -87,15 +90,18 @@ impl App {
             stage,
             policy,
             left_out,
-            chat_locks,
+            chat_turns,
+            answers: Arc::default(),
             streams,
         })
     }
 
-    /// Waits until no other request of this chat begins a turn.
-    pub(super) async fn lock_chat(&self, session: &SessionId) -> MutexGuard<'_, ()> {
-        let hash = crc32c::crc32c(session.as_str().as_bytes()) as usize;
-        self.chat_locks[hash % CHAT_LOCKS].lock().await
+    /// Waits until no other request of this chat begins a turn. A request that leaves meanwhile waits no more.
+    pub(super) async fn chat_turn(&self, session: &SessionId) -> Result<Share, ApiError> {
+        match self.chat_turns.users(session) < CHAT_REQUESTS_MAX {
+            true => Ok(self.chat_turns.place(session).await),
+            false => Err(ApiError::too_many_messages()),
+        }
     }
 
     /// Reads or saves the document of a session, on a thread that may block.

@@ -13,24 +13,18 @@ use axum::http::uri::PathAndQuery;
 use axum::middleware::{self, Next};
 use axum::response::Response;
 
+use super::page_files;
+
 /// Bytes of the longest base path.
 const BYTES_MAX: usize = 256;
 
-/// First segments of the server's own paths. A base path that began with one could not be told from them.
-const OWN_SEGMENTS: &[&str] = &[
-    "v1",
-    "api",
-    "client",
-    "login",
-    "logout",
-    "healthz",
-    "readyz",
-    "metrics",
-    "openapi.json",
-    "page.js",
-    "page.css",
-    "icon.svg",
-];
+/// First segments of the server's own paths beside those of the page's files. A base path that began with one could not be
+/// told from them.
+const OWN_SEGMENTS: &[&str] = &["v1", "api", "login", "logout", "healthz", "readyz", "metrics", "openapi.json"];
+
+fn own_segments() -> impl Iterator<Item = &'static str> {
+    OWN_SEGMENTS.iter().copied().chain(page_files::first_segments())
+}
 
 /// The path under which a server is reached: none, or segments like `/chat` or `/tools/chat`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -39,8 +33,8 @@ pub struct BasePath(Box<str>);
 /// A text that is not a base path.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "give a path like /chat: up to {BYTES_MAX} bytes, segments of letters, digits, `-`, `_`, `.` and `~` that do not begin with a dot, and \
-     the first of which is not one of the server's own ({})", OWN_SEGMENTS.join(", ")
+    "give a path like /chat: up to {BYTES_MAX} bytes, segments of letters, digits, `-`, `_`, `.` and `~` that are not `.` or `..`, and \
+     the first of which is not one of the server's own ({})", own_segments().collect::<Vec<_>>().join(", ")
 )]
 pub struct BadBasePath;
 
@@ -52,7 +46,7 @@ impl BasePath {
             return Ok(BasePath::default());
         }
         let mut segments = path.strip_prefix('/').ok_or(BadBasePath)?.split('/');
-        let is_own = segments.clone().next().is_some_and(|first| OWN_SEGMENTS.contains(&first));
+        let is_own = segments.clone().next().is_some_and(|first| own_segments().any(|own| own == first));
         match path.len() <= BYTES_MAX && !is_own && segments.all(is_plain_segment) {
             true => Ok(BasePath(path.into())),
             false => Err(BadBasePath),
@@ -86,10 +80,10 @@ impl fmt::Display for BasePath {
     }
 }
 
-/// Whether a segment of a path means itself, to every proxy and every router. No id of ours begins with a dot.
+/// Whether a segment of a path means itself, to every proxy and every router.
 pub(super) fn is_plain_segment(segment: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    !segment.is_empty() && !segment.starts_with('.') && segment.bytes().all(is_plain)
+    !matches!(segment, "" | "." | "..") && segment.bytes().all(is_plain)
 }
 
 /// The same routes, also under the base path.
@@ -155,6 +149,8 @@ mod tests {
             "/v1/chat",
             "/api",
             "/login",
+            "/compose.js",
+            "/client",
             "http://host/chat",
             &long,
         ] {

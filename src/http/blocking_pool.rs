@@ -7,7 +7,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::body_budget::BodyPermit;
 use super::error::ApiError;
-use super::session_shares::{SessionShares, Share};
+use super::session_shares::{SHARE_OF_SESSION, SessionShares, Share};
 use crate::model::SessionId;
 use crate::store::Store;
 
@@ -47,7 +47,7 @@ impl Default for BlockingPool {
             lines: places(LINES_AT_ONCE),
             documents: places(DOCUMENTS_AT_ONCE),
             huge: places(HUGE_AT_ONCE),
-            sessions: Arc::default(),
+            sessions: Arc::new(SessionShares::of(SHARE_OF_SESSION)),
             reads: places(READS_AT_ONCE),
             tails: places(TAILS_AT_ONCE),
             doctor: places(1),

@@ -7,7 +7,7 @@ use std::io::Write;
 use std::sync::{Arc, LazyLock};
 
 use axum::body::Body;
-use axum::extract::Request;
+use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
@@ -18,6 +18,8 @@ use http_body::Body as _;
 use http_body_util::BodyExt;
 use tokio::sync::Semaphore;
 
+use super::answer_budget::AnswerBudget;
+use super::app::SharedApp;
 use super::blocking_pool::at;
 use super::peers::keeping;
 use crate::sync::processors;
@@ -32,14 +34,15 @@ const AT_ONCE_MAX: usize = 4;
 static PLACES: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(processors().min(AT_ONCE_MAX))));
 
 /// Compresses the answer of a client that takes gzip. The ETag stays: it names the revision, which `If-Match` sends back.
-pub(super) async fn compress(request: Request, next: Next) -> Response {
+pub(super) async fn compress(State(app): State<SharedApp>, request: Request, next: Next) -> Response {
     let is_wanted = request.method() != Method::HEAD && accepts_gzip(request.headers());
     let mut response = next.run(request).await;
-    if !is_compressible(&response) {
-        return response;
+    let is_unchanged = response.status() == StatusCode::NOT_MODIFIED;
+    let is_compressible = is_compressible(&response);
+    if is_compressible || is_unchanged {
+        response.headers_mut().append(header::VARY, HeaderValue::from_static("accept-encoding"));
     }
-    response.headers_mut().append(header::VARY, HeaderValue::from_static("accept-encoding"));
-    if is_wanted { compressed(response).await } else { response }
+    if is_compressible && is_wanted { compressed(response, &app.answers).await } else { response }
 }
 
 /// Whether an answer is text of a known size that is worth compressing.
@@ -60,8 +63,8 @@ fn is_text(content_type: &HeaderValue) -> bool {
     matches!(kind, "application/json" | "image/svg+xml") || (kind.starts_with("text/") && kind != "text/event-stream")
 }
 
-/// The answer in gzip; as it is if all places are taken, or if it does not become smaller.
-async fn compressed(response: Response) -> Response {
+/// The answer in gzip; as it is if all places are taken, if it does not become smaller, or if memory has no room for both.
+async fn compressed(response: Response, answers: &Arc<AnswerBudget>) -> Response {
     if PLACES.available_permits() == 0 {
         return response;
     }
@@ -71,14 +74,15 @@ async fn compressed(response: Response) -> Response {
         return Response::from_parts(parts, body);
     };
     let source = whole.clone();
-    match at(&PLACES, move || gzip(&source)).await {
-        Ok(Some(small)) => {
+    let small = at(&PLACES, move || gzip(&source)).await.ok().flatten();
+    match small.and_then(|small| Some((answers.hold(small.len())?, small))) {
+        Some((permit, small)) => {
             parts.headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
             parts.headers.remove(header::CONTENT_LENGTH);
             // The places that the request takes are kept by its first body.
-            Response::from_parts(parts, keeping(Body::from(small), body))
+            Response::from_parts(parts, keeping(Body::from(small), (body, permit)))
         }
-        _ => Response::from_parts(parts, keeping(Body::from(whole), body)),
+        None => Response::from_parts(parts, keeping(Body::from(whole), body)),
     }
 }
 

@@ -142,6 +142,17 @@ impl ApiError {
         Self::new(StatusCode::TOO_MANY_REQUESTS, "too_many_logins", message)
     }
 
+    pub(super) fn too_many_answers() -> Self {
+        let message = "the server has as many large answers on their way as its memory allows: try again in a moment, or ask \
+                       for a part with `limit`";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_answers", message)
+    }
+
+    pub(super) fn too_many_messages() -> Self {
+        let message = "too many messages to this chat wait for their turn: try again in a moment";
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "too_many_messages", message)
+    }
+
     /// One client has all of its places.
     pub(super) fn too_many_connections(who: &str) -> Self {
         let message = format!("{who}: end some of them, or try again in a moment");

@@ -41,12 +41,16 @@ const ENTRANCE: std::ops::RangeInclusive<usize> = 8..=256;
 const WAIT_FOR_PLACE: Duration = Duration::from_secs(10);
 /// How long the answer to a refused connection may take to be sent.
 const REFUSAL_TIME: Duration = Duration::from_secs(2);
+/// Connections that are told why they are refused, at the same time. Further ones are closed without a word, so that a flood
+/// from one address keeps no other out.
+const REFUSALS_AT_ONCE: usize = 64;
 
 /// Accepts connections until it is told to close, and returns when all of them have ended or have had their time.
 pub(super) async fn listen(listener: TcpListener, router: Router, app: SharedApp, mut closing: watch::Receiver<bool>) {
     let connections_max = app.options.connections_max;
     let places = Arc::new(Semaphore::new(connections_max));
     let entrance = Arc::new(Semaphore::new((connections_max / 16).clamp(*ENTRANCE.start(), *ENTRANCE.end())));
+    let refusals = Arc::new(Semaphore::new(REFUSALS_AT_ONCE));
     let service = TowerToHyperService::new(router);
     loop {
         let accepted = tokio::select! {
@@ -54,10 +58,15 @@ pub(super) async fn listen(listener: TcpListener, router: Router, app: SharedApp
             accepted = accept(&listener, &entrance) => accepted,
         };
         match accepted {
-            Ok((stream, peer, waiting)) => {
-                let connection = Connection { stream, peer, service: service.clone(), closing: closing.clone() };
-                tokio::spawn(connection.enter(app.clone(), places.clone(), waiting));
-            }
+            Ok((stream, peer, waiting)) => match app.client_places.of_connection(peer, &app.proxies()) {
+                Ok(of_address) => {
+                    let (service, closing) = (service.clone(), closing.clone());
+                    let connection = Connection { stream, peer, _of_address: of_address, service, closing };
+                    let refusals = refusals.clone();
+                    tokio::spawn(connection.enter(app.clone(), places.clone(), waiting, refusals));
+                }
+                Err(crowded) => refuse(stream, &app, &refusals, &crowded.into()),
+            },
             Err(cause) => {
                 app.metrics.refused_connections.add(1);
                 tracing::warn!(%cause, "a connection could not be accepted");
@@ -98,43 +107,27 @@ async fn accept(listener: &TcpListener, entrance: &Arc<Semaphore>) -> io::Result
 struct Connection {
     stream: TcpStream,
     peer: IpAddr,
+    _of_address: ConnectionPlace,
     service: TowerToHyperService<Router>,
     closing: watch::Receiver<bool>,
 }
 
 impl Connection {
     /// Serves the connection once it has a place, or answers why it has none.
-    async fn enter(mut self, app: SharedApp, places: Arc<Semaphore>, waiting: Place) {
+    async fn enter(mut self, app: SharedApp, places: Arc<Semaphore>, waiting: Place, refusals: Arc<Semaphore>) {
         socket::prepare(&self.stream, app.options.write_timeout);
-        match self.find_place(&app, &places).await {
-            Ok(Some(place)) => {
-                drop(waiting);
+        let place = tokio::select! {
+            place = within(WAIT_FOR_PLACE, places.acquire_owned()) => place,
+            () = closed(&mut self.closing) => return,
+        };
+        drop(waiting);
+        match place {
+            Some(place) => {
                 let _counted = Counted::new(&app.metrics);
                 self.serve(&app).await;
                 drop(place);
             }
-            Ok(None) => {}
-            Err(refusal) => {
-                app.metrics.refused_connections.add(1);
-                let _ = within(REFUSAL_TIME, refuse(self.stream, app.options.write_timeout, &refusal)).await;
-            }
-        }
-    }
-
-    /// A place among those of the address and among all; none if the server closes meanwhile.
-    async fn find_place(
-        &mut self,
-        app: &SharedApp,
-        places: &Arc<Semaphore>,
-    ) -> Result<Option<(ConnectionPlace, Place)>, ApiError> {
-        let of_address = app.client_places.of_connection(self.peer, &app.proxies())?;
-        let place = tokio::select! {
-            place = within(WAIT_FOR_PLACE, places.clone().acquire_owned()) => place,
-            () = closed(&mut self.closing) => return Ok(None),
-        };
-        match place {
-            Some(place) => Ok(place.ok().map(|place| (of_address, place))),
-            None => Err(ApiError::no_connection_left()),
+            None => refuse(self.stream, &app, &refusals, &ApiError::no_connection_left()),
         }
     }
 
@@ -178,15 +171,21 @@ impl Service<Request<Incoming>> for WithPeer {
     }
 }
 
-/// Answers a connection without reading its request, and closes it.
-async fn refuse(stream: TcpStream, limit: Duration, refusal: &ApiError) -> io::Result<()> {
+/// Answers a connection without reading its request, and closes it. While many are being answered, it is only closed.
+fn refuse(stream: TcpStream, app: &SharedApp, refusals: &Arc<Semaphore>, refusal: &ApiError) {
+    app.metrics.refused_connections.add(1);
+    let Ok(place) = refusals.clone().try_acquire_owned() else { return };
     let (status, body) = refusal.status_and_body();
     let head = format!(
         "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\nretry-after: 2\r\n\
          cache-control: no-store\r\nconnection: close\r\n\r\n",
         body.len()
     );
-    let mut stream = WriteTimeout::new(stream, limit);
-    stream.write_all(&[head.as_bytes(), &body].concat()).await?;
-    stream.shutdown().await
+    let mut stream = WriteTimeout::new(stream, app.options.write_timeout);
+    tokio::spawn(async move {
+        let answer = [head.as_bytes(), &body].concat();
+        let sent = async { drop((stream.write_all(&answer).await, stream.shutdown().await)) };
+        let _ = within(REFUSAL_TIME, sent).await;
+        drop(place);
+    });
 }

@@ -5,6 +5,7 @@
 //! status in one place (`error`). Nothing below knows HTTP.
 
 mod admission;
+mod answer_budget;
 mod app;
 mod base_path;
 mod blocking_pool;
@@ -21,6 +22,7 @@ mod listen;
 mod log;
 mod metrics;
 mod options;
+mod page_files;
 mod peers;
 mod producers;
 mod request;

@@ -1,4 +1,4 @@
-//! The part of the blocking pool that one session may take, so that its slow reads and saves leave room for other sessions.
+//! Places that one session has for some kind of work, so that its slow reads and saves leave room for other sessions.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,8 +13,9 @@ use crate::model::SessionId;
 pub(super) const SHARE_OF_SESSION: usize = 4;
 
 /// Places of sessions that have work under way. A session without any is forgotten.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct SessionShares {
+    places: usize,
     open: Mutex<HashMap<SessionId, Open>>,
 }
 
@@ -25,6 +26,16 @@ struct Open {
 }
 
 impl SessionShares {
+    /// This number of places for each session.
+    pub(super) fn of(places: usize) -> Self {
+        SessionShares { places, open: Mutex::default() }
+    }
+
+    /// How many have a place of this session, or wait for one.
+    pub(super) fn users(&self, session: &SessionId) -> usize {
+        self.open.lock().get(session).map_or(0, |open| open.users)
+    }
+
     /// Waits for a place of this session, in the order of the requests.
     pub(super) async fn place(self: &Arc<Self>, session: &SessionId) -> Share {
         let (user, places) = self.enter(session);
@@ -34,7 +45,7 @@ impl SessionShares {
 
     fn enter(self: &Arc<Self>, session: &SessionId) -> (User, Arc<Semaphore>) {
         let mut sessions = self.open.lock();
-        let fresh = || Open { places: Arc::new(Semaphore::new(SHARE_OF_SESSION)), users: 0 };
+        let fresh = || Open { places: Arc::new(Semaphore::new(self.places)), users: 0 };
         let open = sessions.entry(session.clone()).or_insert_with(fresh);
         open.users += 1;
         (User { shares: self.clone(), session: session.clone() }, open.places.clone())
@@ -91,7 +102,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_session_has_its_share_and_is_forgotten_without_work() {
-        let shares = Arc::new(SessionShares::default());
+        let shares = Arc::new(SessionShares::of(SHARE_OF_SESSION));
         let (a, mut held) = (id("a"), Vec::new());
         for _ in 0..SHARE_OF_SESSION {
             held.push(shares.place(&a).await);
@@ -104,6 +115,46 @@ mod tests {
         let left = Box::pin(shares.place(&a));
         drop((held, left));
         assert!(shares.open.lock().is_empty());
+    }
+
+    #[tokio::test]
+    async fn requests_for_one_chat_wait_for_each_other_up_to_a_bound_and_for_no_other_chat() {
+        let server = TestServer::new();
+        let (app, chat) = (&server.app, id("s"));
+        let first = app.chat_turn(&chat).await.unwrap();
+        let mut waiting: Vec<_> = (1..32).map(|_| Box::pin(app.chat_turn(&chat))).collect();
+        assert!(waiting.iter_mut().all(|waiting| waiting.as_mut().now_or_never().is_none()));
+        assert!(app.chat_turn(&chat).await.unwrap_err().is("too_many_messages"));
+        for other in (0..200).map(|nth| id(&format!("other{nth}"))) {
+            within(DEADLINE, app.chat_turn(&other)).await.expect("it waits for another chat").unwrap();
+        }
+        // Those that leave are not waited for.
+        waiting.truncate(1);
+        drop(first);
+        within(DEADLINE, waiting.remove(0)).await.expect("it waits for one that has left").unwrap();
+    }
+
+    #[tokio::test]
+    async fn large_answers_that_find_no_room_are_refused_and_others_are_given() {
+        let server = TestServer::new();
+        let words = "x".repeat(100_000);
+        server.store().begin_run(&id("s"), crate::store::UserTurn::text(&words)).unwrap();
+        create(&server, "small", "t");
+        let get = |path: &str| asked(server.app.clone(), "GET", path.to_owned(), "");
+        let all = server.app.answers.hold(usize::MAX / 2).unwrap();
+        for (path, status) in [
+            ("/api/chat/s/messages", 503),
+            ("/v1/sessions/s?limit=1", 503),
+            ("/v1/sessions/s", 200),
+            ("/api/chat/small/messages", 200),
+            ("/v1/sessions/small?limit=1", 200),
+        ] {
+            // A pending turn is in the history, and the object of the session names it.
+            assert_eq!(get(path).await.as_u16(), status, "{path}");
+        }
+        drop(all);
+        assert_eq!(get("/api/chat/s/messages").await, StatusCode::OK);
+        assert_eq!(server.app.answers.bytes(), 0);
     }
 
     /// A disk on which operations stand still that begin while it is slow, until it is released.

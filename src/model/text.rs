@@ -19,8 +19,11 @@ pub fn trim(text: &str) -> &str {
 /// Whether a text shows nothing to its reader: it is empty, or all of it is white space, control characters, and characters
 /// that Unicode gives no form of their own (zero-width blanks and joiners, direction marks, variation selectors, fillers).
 pub fn shows_nothing(text: &str) -> bool {
-    text.chars().all(|c| is_blank(c) || c.is_control() || is_ignorable(c))
+    text.chars().all(|c| is_blank(c) || c.is_control() || is_ignorable(c) || WITHOUT_INK.contains(&c))
 }
+
+/// Symbols that show nothing: the braille pattern without a dot, and the notehead without a form.
+const WITHOUT_INK: [char; 2] = ['\u{2800}', '\u{1d159}'];
 
 /// Unicode's property `Default_Ignorable_Code_Point`.
 fn is_ignorable(c: char) -> bool {

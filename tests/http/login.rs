@@ -83,16 +83,11 @@ fn a_wrong_token_is_refused_without_being_repeated() {
 }
 
 #[test]
-fn wrong_logins_are_bounded_and_then_right_ones_too_for_a_moment() {
+fn wrong_logins_are_bounded_and_keep_no_right_one_out() {
     let server = server();
     let refused = (0..200).map(|_| login(&server, "wrong")).find(|answer| answer.status == 429);
     let refused = refused.expect("no login was refused for its pace");
     assert_eq!((refused.code().as_str(), refused.header("retry-after")), ("too_many_logins", Some("2")));
-    let begun = std::time::Instant::now();
-    while login(&server, WRITE).status != 204 {
-        assert!(begun.elapsed() < std::time::Duration::from_secs(10), "logins are refused for ever");
-    }
-    // Right ones cost nothing.
     assert!((0..50).all(|_| login(&server, WRITE).status == 204));
 }
 

@@ -211,6 +211,25 @@ fn connections_of_another_machine_are_bounded_and_answered() {
     }
 }
 
+/// The answers to those that are refused wait for nothing that others need.
+#[test]
+fn a_flood_from_one_machine_keeps_no_other_out() {
+    let Some(network) = Network::new(6) else { return };
+    let house = open_house(|options| {
+        options.connections_max = 64;
+        options.connections_per_address_max = Some(1);
+    });
+    let again = format!("exec {{more}}<>/dev/tcp/{}/{}", network.address, house.address.port());
+    let mut flood = network.connect(&house, &format!("for nth in $(seq 120); do {again}; done; echo up; sleep 30"));
+    let mut up = [0; 3];
+    flood.stdout.as_mut().unwrap().read_exact(&mut up).unwrap();
+    let begun = Instant::now();
+    ask("GET", "/healthz").send(([127, 0, 0, 1], house.address.port()).into()).expect(200);
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    flood.kill().unwrap();
+    flood.wait().unwrap();
+}
+
 #[test]
 fn a_follower_whose_machine_is_gone_frees_its_place() {
     let Some(network) = Network::new(4) else { return };

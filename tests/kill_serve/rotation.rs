@@ -163,19 +163,35 @@ fn a_token_file_that_cannot_be_used_changes_nothing_and_is_reported_once() {
 }
 
 #[test]
+fn a_pipe_in_the_place_of_the_token_file_is_not_waited_for() {
+    let served = serve();
+    fs::remove_file(&served.file).expect("it can be removed");
+    let made = std::process::Command::new("mkfifo").arg(&served.file).status();
+    assert!(made.expect("mkfifo is there").success());
+    std::thread::sleep(LOOKS);
+    assert_eq!(served.status(OLD), 200, "a pipe");
+    fs::remove_file(&served.file).expect("it can be removed");
+    write(&served.file, NEW);
+    served.wait_for_new("a file in the place of the pipe");
+    let log = served.stop();
+    assert_eq!(log.matches("it is a pipe or a directory").count(), 1, "{log}");
+}
+
+#[test]
 fn a_signal_has_the_file_read_again_whatever_it_looks_like() {
     let served = serve();
     let written = fs::metadata(&served.file).and_then(|file| file.modified()).expect("it has a time");
-    // The same size, inode and time of writing: only the signal can tell.
+    // The same size, inode and time of writing.
     write(&served.file, NEW);
     let file = fs::File::options().write(true).open(&served.file).expect("it can be opened");
     file.set_modified(written).expect("its time can be set");
+    served.wait_for_new("a change that hides its time");
     std::thread::sleep(LOOKS);
-    assert_eq!(served.status(OLD), 200, "nothing changed that can be seen");
     served.host.signal(Signal::HUP);
-    served.wait_for_new("a signal");
+    std::thread::sleep(LOOKS);
     assert!(served.host.is_alive());
-    served.stop();
+    let log = served.stop();
+    assert_eq!(log.matches("the token file was read again").count(), 2, "{log}");
     // Without a token file a signal does nothing, as ever.
     let mut host = Host::start(&["--log", "warn"]);
     host.signal(Signal::HUP);

@@ -1,4 +1,5 @@
-//! The budget of wrong logins: a bound on guessing tokens, for all callers together.
+//! The budget of wrong logins, for all callers together: a bound on the work and the log lines of a flood. It does not keep a
+//! right token out, and it is not what makes tokens hard to guess: their length is.
 
 use std::time::Duration;
 
@@ -6,7 +7,7 @@ use parking_lot::Mutex;
 
 use crate::clock::{Steady, SystemSteady};
 
-/// Wrong logins that are answered within one second. Further logins, right or wrong, are refused until the next.
+/// Wrong logins that are answered as such within one second. Further ones are refused until the next.
 const WRONG_PER_SECOND_MAX: u32 = 10;
 
 /// Counts wrong logins of the present second.
@@ -23,15 +24,9 @@ struct Counted {
 }
 
 impl LoginBudget {
-    /// Takes a login out of the budget, before the token is compared; `false` if none is left in this second.
+    /// Takes a wrong login out of the budget; `false` if none is left in this second.
     pub(in crate::http) fn take(&self) -> bool {
         self.counted.lock().take(self.steady.now())
-    }
-
-    /// Gives back what a login took that turned out to be right.
-    pub(in crate::http) fn give_back(&self) {
-        let mut counted = self.counted.lock();
-        counted.taken = counted.taken.saturating_sub(1);
     }
 }
 

@@ -1,35 +1,18 @@
 //! The credentials of a request, and who its caller is by them: a bearer token, a ticket, or a login cookie.
 
 use axum::extract::Request;
-use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 
 use super::cookie::caller_by_cookie;
 use super::ticket::{caller_by_ticket, ticket_of};
 use crate::clock::Timestamp;
 use crate::http::error::ApiError;
+use crate::http::page_files::is_file;
 use crate::http::request::text_of;
 use crate::http::token::{Access, Caller, Tokens};
 
-/// What may be used without a token: nothing in it belongs to a user.
-const OPEN_PATHS: &[&str] = &[
-    "/",
-    "/page.js",
-    "/compose.js",
-    "/dom.js",
-    "/list.js",
-    "/login.js",
-    "/server.js",
-    "/stream.js",
-    "/transcript.js",
-    "/page.css",
-    "/icon.svg",
-    "/client/chat-transport.ts",
-    "/healthz",
-    "/readyz",
-    "/openapi.json",
-    "/login",
-    "/logout",
-];
+/// What may be used without a token beside the page's files: nothing in it belongs to a user.
+const OPEN_PATHS: &[&str] = &["/healthz", "/readyz", "/openapi.json", "/login", "/logout"];
 
 /// The call that issues tickets: it changes nothing, so that a token that may only read may use it.
 const TICKETS_PATH: &str = "/v1/tickets";
@@ -39,7 +22,7 @@ pub(in crate::http) fn caller_of(tokens: &Tokens, request: &Request, now: Timest
     if tokens.is_empty() {
         return Ok(Caller::ANYONE);
     }
-    if OPEN_PATHS.contains(&request.uri().path()) {
+    if is_open(request.uri().path()) {
         return Ok(Caller::STRANGER);
     }
     let caller = known_caller(tokens, request, now)?;
@@ -50,6 +33,10 @@ pub(in crate::http) fn caller_of(tokens: &Tokens, request: &Request, now: Timest
     }
 }
 
+fn is_open(path: &str) -> bool {
+    is_file(path) || OPEN_PATHS.contains(&path)
+}
+
 fn is_reading(request: &Request) -> bool {
     matches!(*request.method(), Method::GET | Method::HEAD)
 }
@@ -57,7 +44,7 @@ fn is_reading(request: &Request) -> bool {
 /// The caller by the first credential that decides: a bearer header always does, a ticket and a cookie if they hold.
 fn known_caller(tokens: &Tokens, request: &Request, now: Timestamp) -> Result<Caller, ApiError> {
     let headers = request.headers();
-    if let Some(given) = text_of(headers, &header::AUTHORIZATION).and_then(bearer) {
+    if let Some(given) = headers.get(header::AUTHORIZATION).and_then(bearer) {
         return tokens.caller(given).ok_or_else(|| unauthorized(NO_SUCH_TOKEN));
     }
     let ticket = ticket_of(request);
@@ -90,10 +77,15 @@ fn forbidden(message: &str) -> ApiError {
     ApiError::new(StatusCode::FORBIDDEN, "forbidden", message)
 }
 
-fn bearer(authorization: &str) -> Option<&str> {
-    let (scheme, token) = authorization.split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
+/// The token of a bearer header: an empty text, which is no token, where it has none or one that no token is like.
+fn bearer(authorization: &HeaderValue) -> Option<&str> {
+    let scheme = authorization.as_bytes().get(..BEARER.len())?;
+    let token = authorization.to_str().ok().and_then(|text| text.get(BEARER.len()..)).unwrap_or_default();
+    let is_alone = token.is_empty() || token.starts_with(' ');
+    (scheme.eq_ignore_ascii_case(BEARER.as_bytes()) && is_alone).then_some(token.trim())
 }
+
+const BEARER: &str = "bearer";
 
 /// Whether a request comes from a page of this server. A browser says so itself in `Sec-Fetch-Site`, which no page can
 /// change; one that does not send it names the page's origin, which must be the host that it called.

@@ -27,7 +27,7 @@ pub(in crate::http) struct TicketPath<'a> {
 
 /// What a path for a ticket must look like.
 pub(in crate::http) const PATH_RULE: &str = "the path of a ticket begins with / and has 1 to 16 segments of letters, digits, `-`, `_`, `.` \
-                                             and `~` that do not begin with a dot, as in /v1/sessions/ID/events: leave out its host and \
+                                             and `~` that are not `.` or `..`, as in /v1/sessions/ID/events: leave out its host and \
                                              its query";
 
 impl<'a> TicketPath<'a> {
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn a_path_of_a_ticket_is_plain_and_bounded() {
         let deep = |segments: usize| "/x".repeat(segments);
-        for good in ["/v1", "/v1/events", "/api/chat/a/stream", &deep(SEGMENTS_MAX)] {
+        for good in ["/v1", "/v1/events", "/api/chat/a/stream", "/v1/sessions/a/runs/.x/events", &deep(SEGMENTS_MAX)] {
             assert!(TicketPath::parse(good).is_some(), "{good}");
         }
         let long = format!("/{}", "x".repeat(PATH_BYTES_MAX));
@@ -169,7 +169,6 @@ mod tests {
             "/v1//a",
             "/v1/..",
             "/v1/.",
-            "/v1/.a",
             "/v1/%61",
             "/v1?x",
             "/v1#x",

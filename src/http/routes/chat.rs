@@ -15,6 +15,7 @@ use crate::http::chat::{BadFile, ChatRequest, ChatTurn, InvalidChat, Known, Refu
 use crate::http::describe::{ChatRequestBody, ChatStream};
 use crate::http::error::{ApiError, ErrorBody};
 use crate::http::request::{expect_json, read_chat};
+use crate::http::session_shares::Share;
 use crate::model::{Row, RunId, Session, SessionId, title_of};
 use crate::store::{NewSession, Replaces, Store, StoreError, UserTurn};
 
@@ -48,16 +49,21 @@ pub(super) async fn begin(State(app): State<SharedApp>, request: Request) -> Res
     // Before anything is begun that could not be streamed.
     let count = app.count_follower()?;
     // To its end, also if the client leaves meanwhile: a repeat of the request sees all of it or nothing.
-    let beginning = begin_or_repeat(app.clone(), session.clone(), asked).in_current_span();
+    let alone = app.chat_turn(&session).await?;
+    let beginning = begin_or_repeat(app.clone(), session.clone(), asked, alone).in_current_span();
     let beginning = tokio::spawn(with_permit(beginning, BodyPermit::of_request()));
     let run = beginning.await.map_err(|broken| ApiError::broken(format!("a task broke: {broken}")))??;
     stream(&app, &session, &run, count).await
 }
 
 /// Gives the run that answers: a fresh one, or that of the turn that was begun before.
-async fn begin_or_repeat(app: SharedApp, session: SessionId, asked: ChatRequest) -> Result<RunId, ApiError> {
+async fn begin_or_repeat(
+    app: SharedApp,
+    session: SessionId,
+    asked: ChatRequest,
+    _alone: Share,
+) -> Result<RunId, ApiError> {
     let runner = asked.runner.clone();
-    let _alone = app.lock_chat(&session).await;
     match app.document(&session, move |store, id| prepare(store, id, asked)).await?? {
         Prepared::Repeated(run) => Ok(run),
         Prepared::Turn(turn) => {

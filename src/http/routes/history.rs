@@ -74,7 +74,7 @@ pub(super) async fn messages(
     if let Some(run) = history.live.as_ref().filter(|_| is_newest) {
         app.left_out.note(&session, run);
     }
-    let mut response = history.json.into_response();
+    let mut response = app.answers.body(history.json.into())?.into_response();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     let live = history.live.and_then(|run| HeaderValue::from_str(run.as_str()).ok());

@@ -73,7 +73,7 @@ enum Checked {
     Wrong,
 }
 
-/// Compares the token of a form, within the budget of wrong logins. What was sent is in no message.
+/// Compares the token of a form. Wrong ones have a budget. What was sent is in no message.
 fn check(app: &App, form: &[u8]) -> Result<Checked, ApiError> {
     let tokens = app.door.tokens();
     if tokens.is_empty() {
@@ -83,15 +83,10 @@ fn check(app: &App, form: &[u8]) -> Result<Checked, ApiError> {
     let (Some((_, given)), None) = (given.next(), given.next()) else {
         return Err(ApiError::invalid("the form has no field `token`, or several: send one"));
     };
-    if !app.door.logins.take() {
-        return Err(ApiError::too_many_logins());
-    }
     match tokens.caller(given.trim()).and_then(|caller| caller.token) {
-        Some(token) => {
-            app.door.logins.give_back();
-            Ok(Checked::Right(token))
-        }
-        None => Ok(Checked::Wrong),
+        Some(token) => Ok(Checked::Right(token)),
+        None if app.door.logins.take() => Ok(Checked::Wrong),
+        None => Err(ApiError::too_many_logins()),
     }
 }
 

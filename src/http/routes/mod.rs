@@ -92,7 +92,7 @@ pub(super) fn router(app: &SharedApp) -> Router {
         .method_not_allowed_fallback(wrong_method)
         .layer(middleware::from_fn_with_state(app.clone(), admit))
         .layer(middleware::from_fn_with_state(app.clone(), guard))
-        .layer(middleware::from_fn(compress))
+        .layer(middleware::from_fn_with_state(app.clone(), compress))
         .layer(middleware::from_fn_with_state(app.clone(), log))
         .with_state(app.clone())
 }

@@ -75,6 +75,7 @@ pub(super) async fn metrics(State(app): State<SharedApp>) -> Response {
 
 fn write_bounds(app: &App, text: &mut Exposition) {
     text.gauge("lastword_http_body_bytes", "Bytes of request bodies in memory.", app.bodies.bytes());
+    text.gauge("lastword_http_answer_bytes", "Bytes of large answers in memory.", app.answers.bytes());
     text.counter(
         "lastword_http_bodies_refused_total",
         "Requests that were refused because their body found no room in memory.",

@@ -1,4 +1,4 @@
-//! The page, and the transport for chat UIs: files that the server hands out as they are.
+//! Routes of the page's files, which the server hands out as they are.
 
 use axum::Router;
 use axum::extract::RawQuery;
@@ -8,29 +8,7 @@ use axum::routing::get;
 
 use crate::http::app::SharedApp;
 use crate::http::base_path::BasePath;
-
-const HTML: &str = "text/html; charset=utf-8";
-const STYLE: &str = "text/css; charset=utf-8";
-const SCRIPT: &str = "text/javascript; charset=utf-8";
-const ICON: &str = "image/svg+xml";
-/// No browser runs it: it is a source file to be fetched and built into a page.
-const SOURCE: &str = "text/plain; charset=utf-8";
-
-/// Each file's path, type and text. None needs a token: the guard has their paths, too.
-const FILES: &[(&str, &str, &str)] = &[
-    ("/", HTML, include_str!("../../../web/index.html")),
-    ("/page.css", STYLE, include_str!("../../../web/page.css")),
-    ("/page.js", SCRIPT, include_str!("../../../web/page.js")),
-    ("/compose.js", SCRIPT, include_str!("../../../web/compose.js")),
-    ("/dom.js", SCRIPT, include_str!("../../../web/dom.js")),
-    ("/list.js", SCRIPT, include_str!("../../../web/list.js")),
-    ("/login.js", SCRIPT, include_str!("../../../web/login.js")),
-    ("/server.js", SCRIPT, include_str!("../../../web/server.js")),
-    ("/stream.js", SCRIPT, include_str!("../../../web/stream.js")),
-    ("/transcript.js", SCRIPT, include_str!("../../../web/transcript.js")),
-    ("/icon.svg", ICON, include_str!("../../../web/icon.svg")),
-    ("/client/chat-transport.ts", SOURCE, include_str!("../../../web/chat-transport.ts")),
-];
+use crate::http::page_files::FILES;
 
 pub(super) fn router(base: &BasePath) -> Router<SharedApp> {
     let router = match base.as_str() {

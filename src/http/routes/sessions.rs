@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -240,6 +241,7 @@ pub(super) async fn read(
     });
     let (body, revision) = read.await?.map_err(missing)?;
     Ok(match body {
+        Some(body) if is_paged => with_tag(json_answer(app.answers.body(body)?), revision.as_ref()),
         Some(body) => with_tag(json_answer(body), revision.as_ref()),
         None => with_tag(StatusCode::NOT_MODIFIED.into_response(), revision.as_ref()),
     })
@@ -398,8 +400,8 @@ pub(super) fn metadata_answer(metadata: &Metadata) -> Response {
     with_tag(json_answer(Bytes::from(metadata_json(metadata))), metadata.revision())
 }
 
-fn json_answer(body: Bytes) -> Response {
-    ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], body).into_response()
+fn json_answer(body: impl Into<Body>) -> Response {
+    ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], body.into()).into_response()
 }
 
 fn with_tag(mut response: Response, revision: Option<&Revision>) -> Response {
