@@ -1,6 +1,6 @@
 // What a person is about to send: drafts, which stay with their session, and the runner that is to answer.
 
-import { $, browser, make, notify, setText, tab } from './dom.js';
+import { $, browser, later, make, notify, setText, tab } from './dom.js';
 import { call } from './server.js';
 
 /** Drafts that survive a reload of the tab, and characters of the longest that does. */
@@ -74,8 +74,11 @@ export async function loadRunners() {
     showRunners(answer.runners);
   } catch (error) {
     notify('list', error.status ? `The runners could not be listed: ${error.message}` : '');
+    if (error.status === 0) loadRunnersLater();
   }
 }
+
+const loadRunnersLater = later(loadRunners);
 
 function showRunners(runners) {
   const usual = runners.find((runner) => runner.default)?.name;

@@ -49,6 +49,18 @@ export function notify(kind, text = '') {
 /** Says something to those who listen to the page. */
 export const announce = (text) => setText($('announcement'), text);
 
+/** How long after a load that did not reach the server it is tried again. */
+const AGAIN_MS = 2000;
+
+/** Has a load done once more in a while, however often that is requested. */
+export function later(load) {
+  let timer = 0;
+  return () => {
+    clearTimeout(timer);
+    timer = setTimeout(load, AGAIN_MS);
+  };
+}
+
 /** How long a page that paints no frames waits for one, and the longest rest after a task. */
 const FRAME_MS_MAX = 250;
 

@@ -1,6 +1,6 @@
 // The list of sessions: loaded by page, kept up to date by the stream of the list, searched by title.
 
-import { $, make, notify, oncePerFrame, textOf } from './dom.js';
+import { $, later, make, notify, oncePerFrame, textOf } from './dom.js';
 import { call } from './server.js';
 import { Following } from './stream.js';
 
@@ -27,11 +27,13 @@ async function loadPage(cursor) {
     notify('list');
   } catch (error) {
     notify('list', error.status ? `The sessions could not be listed: ${error.message}` : '');
+    if (error.status === 0) loadLater();
   }
   show();
 }
 
 const load = oneAtATime(() => loadPage(null));
+const loadLater = later(load);
 
 function hear(name, session) {
   if (name === 'snapshot') return load();

@@ -2,7 +2,7 @@
 // below it stands the answer that is live, made of the run's events, until the saved one takes its place.
 
 import { chosenRunner, draftOf, draftWasSent, keepDraft, loadRunners, runFor } from './compose.js';
-import { $, announce, listOf, make, notify, oncePerFrame, setText, textOf } from './dom.js';
+import { $, announce, later, listOf, make, notify, oncePerFrame, setText, textOf } from './dom.js';
 import { followList, markCurrent, oneAtATime } from './list.js';
 import { logOut, showLogout } from './login.js';
 import { call, ServerError } from './server.js';
@@ -89,8 +89,12 @@ function notLoaded(id, error) {
     notify('session', `The session cannot be shown (${error.message}). Nothing of it is lost: try another browser, or lastword show.`);
   } else if (error.status) {
     notify('session', `The session could not be read: ${error.message}`);
+  } else {
+    loadLater();
   }
 }
+
+const loadLater = later(() => loadSession());
 
 const runOf = (row) => row?._run_id ?? row?._recovered_stream_id;
 
@@ -205,8 +209,9 @@ async function showEarlier() {
   const box = $('transcript');
   view.limit = Math.min(view.limit + ROWS_OF_A_PAGE, ROWS_MAX);
   const fromEnd = box.scrollHeight - box.scrollTop;
+  const { id } = view;
   await loadSession();
-  box.scrollTop = box.scrollHeight - fromEnd;
+  if (id === view.id) box.scrollTop = box.scrollHeight - fromEnd;
 }
 
 // What people do.
@@ -236,8 +241,9 @@ async function begin(id, message) {
     await call('POST', `${pathOf(id)}/runs`, { message, run_id: run, runner: chosenRunner() });
   } catch (error) {
     if (!mayHaveArrived(error) || !(await isThere(id, run))) {
-      await loadSession();
-      return refuse(`The message was not sent: ${error.message}`, error, id);
+      refuse(`The message was not sent: ${error.message}`, error, id, KEPT);
+      loadSession();
+      return;
     }
   }
   draftWasSent(id, message);
@@ -248,17 +254,21 @@ async function begin(id, message) {
 
 /** Whether a message may have arrived although it was refused: its answer was lost, or it was sent again. */
 const mayHaveArrived = ({ status }) => status === 0 || status === 409 || status >= 500;
-const isThere = (id, run) => call('GET', `${pathOf(id)}/runs/${run}`).then(() => true, () => false);
+const isThere = (id, run) =>
+  call('GET', `${pathOf(id)}/runs/${run}`, undefined, undefined, CHECK_MS_MAX).then(() => true, () => false);
+const CHECK_MS_MAX = 10_000;
+const KEPT = ' That was in another session, where your words are kept.';
 
 /** Whether the last refusal was that of a server that ends, or of a session that is busy. */
 let wasDraining = false;
 let wasBusy = false;
 
-/** Says why something was not done in a session. That the server is not reached, and that one may only read, is said anyway. */
-function refuse(text, error, id) {
+/** Says why something was not done in a session, and if that is no longer shown, what is to be known of it. That the server is not
+ * reached, and that one may only read, is said anyway. */
+function refuse(text, error, id, elsewhere = '') {
   const isHere = id === view.id;
-  const where = isHere ? '' : ' (That was in another session, where your words are kept.)';
-  notify('action', [0, 403].includes(error.status) ? '' : text + where);
+  if (!isHere) notify('action', text + elsewhere);
+  else notify('action', [0, 403].includes(error.status) ? '' : text);
   wasDraining = error.status === 503;
   wasBusy = error.code === 'run_in_progress';
   if (error.status === 404 && isHere) leaveMissing(id);

@@ -30,7 +30,7 @@ export function noteCut(stream, is) {
   showConnection();
 }
 
-function noteReachable(is) {
+export function noteReachable(is) {
   isReachable = is;
   showConnection();
 }
@@ -51,14 +51,22 @@ const unreachable = () => {
   return new ServerError(UNREACHABLE, 0, 'unreachable');
 };
 
-/** Sends a request, and again after a login if it needs one. Gives a response that is good. With a limit, all of it has to be
- * there in this time. */
+/** Does something that takes a signal, and aborts it if it takes longer than this. */
+async function within(limitMs, signal, work) {
+  const limit = new AbortController();
+  const timer = limitMs && setTimeout(() => limit.abort(new DOMException('it took too long', 'TimeoutError')), limitMs);
+  const signals = [signal, limit.signal].filter(Boolean);
+  return work(AbortSignal.any(signals)).finally(() => clearTimeout(timer));
+}
+
+const failed = (cause) => { throw cause.name === 'AbortError' ? cause : unreachable(); };
+
+/** Sends a request, and again after a login if it needs one. Gives a response that is good; with a limit, one that has begun in
+ * this time. */
 export async function send(path, options, limitMs) {
   const logins = loginCount();
-  const signals = [options.signal, limitMs && AbortSignal.timeout(limitMs)].filter(Boolean);
-  const response = await fetch(path, { ...options, signal: AbortSignal.any(signals) }).catch((cause) => {
-    throw cause.name === 'AbortError' ? cause : unreachable();
-  });
+  const fetched = (signal) => fetch(path, { ...options, signal });
+  const response = await within(limitMs, options.signal, fetched).catch(failed);
   noteReachable(true);
   noteClock(response);
   if (response.status === 401) return askForToken(logins).then(() => send(path, options, limitMs));
@@ -75,15 +83,19 @@ async function refusal(response) {
   return new ServerError(message, response.status, code);
 }
 
-/** How long an answer is waited for: then the server, or a proxy before it, is taken to hang. */
-const ANSWER_MS_MAX = 60_000;
+/** How long an answer may take to begin, and to arrive: then the server, or a proxy before it, is taken to hang. */
+const BEGIN_MS_MAX = 60_000;
+const WHOLE_MS_MAX = 600_000;
 
 /** Calls the server. Gives its answer, and the revision of what it is about. An aborted call fails with an `AbortError`. */
-export async function call(method, path, body, signal) {
+export function call(method, path, body, signal, beginMs = BEGIN_MS_MAX) {
   const headers = body ? { 'content-type': 'application/json' } : {};
-  const response = await send(path, { method, headers, body: body && JSON.stringify(body), signal }, ANSWER_MS_MAX);
-  const answer = await response.json().catch((cause) => {
-    throw cause.name === 'AbortError' ? cause : unreachable();
-  });
+  const options = { method, headers, body: body && JSON.stringify(body) };
+  return within(WHOLE_MS_MAX, signal, (limit) => answered(path, { ...options, signal: limit }, beginMs));
+}
+
+async function answered(path, options, beginMs) {
+  const response = await send(path, options, beginMs);
+  const answer = await response.json().catch(failed);
   return { answer, revision: response.headers.get('etag') };
 }

@@ -2,7 +2,7 @@
 // why it was refused, and takes ten times as long for an answer of 20,000 tokens.
 
 import { $ } from './dom.js';
-import { noteCut, send } from './server.js';
+import { noteCut, noteReachable, send } from './server.js';
 
 /** How long to wait before a stream is opened again, unless the server says otherwise, and at the most. */
 const RETRY_MS = 2000;
@@ -84,6 +84,7 @@ export class Following {
     this.#expectWords();
     for (let read = await reader.read(); !read.done && !signal.aborted; read = await reader.read()) {
       this.#expectWords();
+      noteReachable(true);
       frames.take(read.value).forEach((frame) => this.#hear(fieldsOf(frame)));
     }
   }

@@ -128,11 +128,9 @@ export class Answer {
   element = make('article', { class: 'other' }, make('header', {}, 'Answer'));
   #part = null;
   #unseen = '';
-  /** Calls by their ids, and those without one that wait, in order. */
-  #calls = new Map();
-  #nameless = [];
-  /** Calls that are at work. */
-  #working = new Set();
+  /** Calls that wait for their results, in order, and every id that a call had. */
+  #waiting = [];
+  #ids = new Set();
   #of = 0;
   #isStopping = false;
   /** What it is doing: a word, since when, and for what is told of it. */
@@ -189,34 +187,36 @@ export class Answer {
 
   #tool(payload, done, at) {
     this.#leavePart();
-    const id = payload.tool_call_id || payload.tool_id || payload.tid || payload.id;
-    const call = done ? this.#answeredBy(id, payload) : this.#called(id);
-    if (!call) return;
-    call.told = { ...call.told, ...payload, done };
-    const element = toolCard(call.told, 'at work');
-    if (call.element) call.element.replaceWith(element);
-    else this.element.append(element);
-    call.element = element;
-    if (done) this.#working.delete(call);
-    else this.#working.add(call);
-    this.#phase = { kind: this.#working.size ? 'tool' : 'answering', since: at };
+    const id = payload.tool_call_id || payload.tool_id || payload.tid || payload.id || null;
+    if (done) this.#answer(id, payload);
+    else this.#begin(id, payload);
+    this.#phase = { kind: this.#waiting.length ? 'tool' : 'answering', since: at };
   }
 
-  /** The call that begins: one that is told again before its result stays the same. */
-  #called(id) {
-    const before = this.#calls.get(id);
-    if (id && before && !before.told.done) return before;
-    const call = { id };
-    if (id) this.#calls.set(id, call);
-    else this.#nameless.push(call);
-    return call;
+  #begin(id, told) {
+    const call = { id, told, element: toolCard({ ...told, done: false }, 'at work') };
+    this.#ids.add(id);
+    this.#waiting.push(call);
+    this.element.append(call.element);
   }
 
-  /** The call that a result belongs to: that of its id, else the first one without an id that waits, of the same name if it has one. */
-  #answeredBy(id, { name }) {
-    if (id && this.#calls.has(id)) return this.#calls.get(id);
-    const nth = this.#nameless.findIndex((call) => !name || call.told.name === name);
-    return this.#nameless.splice(nth, nth < 0 ? 0 : 1)[0];
+  #answer(id, result) {
+    const nth = this.#nthOf(id, result.name);
+    if (nth < 0) return;
+    const [{ told, element }] = this.#waiting.splice(nth, 1);
+    element.replaceWith(toolCard({ ...told, ...result, done: true }, 'at work'));
+  }
+
+  /** Which call a result belongs to, by the server's rule: that of its id, else the first without an id, else the first of all. */
+  #nthOf(id, name) {
+    const isNamed = (call) => !name || call.told.name === name;
+    const isStray = id === null || !this.#ids.has(id);
+    const found = [
+      this.#waiting.findIndex((call) => id !== null && call.id === id),
+      isStray ? this.#waiting.findIndex((call) => call.id === null && isNamed(call)) : -1,
+      id === null ? this.#waiting.findIndex(isNamed) : -1,
+    ];
+    return found.find((nth) => nth >= 0) ?? -1;
   }
 
   #attempt({ attempt, of }, at) {
@@ -224,8 +224,7 @@ export class Answer {
     this.#leavePart();
     if (kind === 'retrying') this.element.append(make('p', { class: 'attempt' }, `Attempt ${numberOf(attempt, 2) - 1} failed: ${why}.`));
     this.#of = numberOf(of, 0);
-    this.#working.clear();
-    this.#nameless = [];
+    this.#waiting = [];
     this.#phase = { kind: 'waiting', since: at, attempt: numberOf(attempt, 1) };
   }
 
@@ -243,7 +242,7 @@ export class Answer {
     if (this.#isStopping) return 'Stopping…';
     if (kind === 'waiting') return `${count}waiting for the first word… ${seconds} s`.replace(/^w/, 'W');
     if (kind === 'thinking') return `Thinking… ${seconds} s`;
-    if (kind === 'tool') return `${[...new Set([...this.#working].map((call) => textOf(call.told.name) || 'tool'))].join(', ')} at work… ${seconds} s`;
+    if (kind === 'tool') return `${[...new Set(this.#waiting.map((call) => textOf(call.told.name) || 'tool'))].join(', ')} at work… ${seconds} s`;
     if (kind === 'retrying') return `${count}${why}, again in ${Math.max(0, Math.ceil(until - serverNow()))} s`;
     return seconds < SILENCE_SECONDS ? '' : `Waiting for more… ${seconds} s`;
   }

@@ -8,18 +8,20 @@ use axum::body::Body;
 use bytes::Bytes;
 
 use super::error::ApiError;
-use super::peers::keeping;
 
-/// Bytes of all large answers.
+/// Bytes of all large answers. One half is for those that are huge, so that these do not keep the others out.
 const BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Bytes from which on an answer is large.
 const LARGE_BYTES_MIN: usize = 64 * 1024;
+/// Bytes from which on it is huge.
+const HUGE_BYTES_MIN: usize = 1024 * 1024;
 
 /// Bytes of large answers that are being sent.
 #[derive(Debug)]
 pub(super) struct AnswerBudget {
-    max: usize,
-    taken: AtomicUsize,
+    half: usize,
+    large: AtomicUsize,
+    huge: AtomicUsize,
 }
 
 impl Default for AnswerBudget {
@@ -30,41 +32,53 @@ impl Default for AnswerBudget {
 
 impl AnswerBudget {
     pub(super) fn new(max: usize) -> Self {
-        AnswerBudget { max, taken: AtomicUsize::new(0) }
+        AnswerBudget { half: max / 2, large: AtomicUsize::new(0), huge: AtomicUsize::new(0) }
     }
 
     /// Bytes of large answers that are being sent.
     pub(super) fn bytes(&self) -> usize {
-        self.taken.load(Ordering::Relaxed)
+        self.large.load(Ordering::Relaxed) + self.huge.load(Ordering::Relaxed)
     }
 
-    /// The answer as a body that counts until it was sent. Where there is no room it is refused; one alone always has room.
+    /// The answer, counted for as long as its bytes are in memory. Where there is no room it is refused; one alone always has
+    /// room.
     pub(super) fn body(self: &Arc<Self>, answer: Bytes) -> Result<Body, ApiError> {
-        match self.hold(answer.len()) {
-            Some(permit) => Ok(keeping(Body::from(answer), permit)),
-            None => Err(ApiError::too_many_answers()),
+        self.counted(answer).map(Body::from).ok_or_else(ApiError::too_many_answers)
+    }
+
+    /// The bytes of an answer, counted until the last copy of them is dropped. None if there is no room now.
+    pub(super) fn counted(self: &Arc<Self>, answer: Bytes) -> Option<Bytes> {
+        let bytes = answer.len();
+        if bytes < LARGE_BYTES_MIN {
+            return Some(answer);
         }
+        let fits = |taken: usize| (taken == 0 || taken + bytes <= self.half).then_some(taken + bytes);
+        self.pool(bytes).fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).ok()?;
+        Some(Bytes::from_owner(Counted { budget: self.clone(), answer }))
     }
 
-    /// Room for an answer of this size, none if there is none now.
-    pub(super) fn hold(self: &Arc<Self>, bytes: usize) -> Option<AnswerPermit> {
-        let bytes = if bytes < LARGE_BYTES_MIN { 0 } else { bytes };
-        let fits = |taken: usize| (taken == 0 || taken + bytes <= self.max || bytes == 0).then_some(taken + bytes);
-        let taken = self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits);
-        taken.is_ok().then(|| AnswerPermit { budget: self.clone(), bytes })
+    fn pool(&self, bytes: usize) -> &AtomicUsize {
+        if bytes < HUGE_BYTES_MIN { &self.large } else { &self.huge }
     }
 }
 
-/// Room in the budget, given back when it is dropped.
+/// An answer that takes room in the budget, which is given back when it is dropped. A server that takes the bytes from a body
+/// and lets the body go has the answer still.
 #[derive(Debug)]
-pub(super) struct AnswerPermit {
+struct Counted {
     budget: Arc<AnswerBudget>,
-    bytes: usize,
+    answer: Bytes,
 }
 
-impl Drop for AnswerPermit {
+impl AsRef<[u8]> for Counted {
+    fn as_ref(&self) -> &[u8] {
+        &self.answer
+    }
+}
+
+impl Drop for Counted {
     fn drop(&mut self) {
-        self.budget.taken.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.budget.pool(self.answer.len()).fetch_sub(self.answer.len(), Ordering::Relaxed);
     }
 }
 
@@ -72,21 +86,34 @@ impl Drop for AnswerPermit {
 mod tests {
     use super::*;
 
+    fn answer(bytes: usize) -> Bytes {
+        Bytes::from(vec![0; bytes])
+    }
+
     #[test]
     fn large_answers_have_a_budget_small_ones_and_one_alone_always_have_room() {
-        let budget = Arc::new(AnswerBudget::new(200_000));
-        let alone = budget.hold(900_000).expect("it is the only one");
-        assert!(budget.hold(LARGE_BYTES_MIN).is_none());
-        assert!(budget.hold(LARGE_BYTES_MIN - 1).is_some(), "a small one needs no room");
+        let budget = Arc::new(AnswerBudget::new(400_000));
+        let alone = budget.counted(answer(900_000)).expect("it is the only one");
+        assert!(budget.counted(answer(LARGE_BYTES_MIN)).is_none());
+        assert!(budget.counted(answer(LARGE_BYTES_MIN - 1)).is_some(), "a small one needs no room");
+        let huge = budget.counted(answer(HUGE_BYTES_MIN)).expect("a huge one has room of its own");
+        assert!(budget.body(answer(HUGE_BYTES_MIN)).is_err());
         drop(alone);
-        let held: Vec<_> = (0..2).map(|_| budget.hold(100_000).unwrap()).collect();
-        assert_eq!((budget.bytes(), budget.hold(100_000).is_none()), (200_000, true));
-        assert!(budget.body(Bytes::from(vec![0; 100_000])).is_err());
-        drop(held);
+        let held: Vec<_> = (0..2).map(|_| budget.counted(answer(100_000)).unwrap()).collect();
+        assert!(budget.counted(answer(100_000)).is_none());
+        assert_eq!(budget.bytes(), 200_000 + HUGE_BYTES_MIN);
+        drop((held, huge));
         assert_eq!(budget.bytes(), 0);
-        let body = budget.body(Bytes::from(vec![0; 100_000])).unwrap();
+    }
+
+    #[test]
+    fn an_answer_is_counted_for_as_long_as_a_part_of_it_is_there() {
+        let budget = Arc::new(AnswerBudget::new(400_000));
+        let mut whole = budget.counted(answer(100_000)).unwrap();
+        let part = whole.split_off(99_999);
+        drop(whole);
         assert_eq!(budget.bytes(), 100_000);
-        drop(body);
+        drop(part);
         assert_eq!(budget.bytes(), 0);
     }
 }

@@ -16,6 +16,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use http_body::Body as _;
 use http_body_util::BodyExt;
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use super::answer_budget::AnswerBudget;
@@ -75,14 +76,14 @@ async fn compressed(response: Response, answers: &Arc<AnswerBudget>) -> Response
     };
     let source = whole.clone();
     let small = at(&PLACES, move || gzip(&source)).await.ok().flatten();
-    match small.and_then(|small| Some((answers.hold(small.len())?, small))) {
-        Some((permit, small)) => {
+    match small.and_then(|small| answers.counted(small)) {
+        Some(small) => {
             parts.headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
             parts.headers.remove(header::CONTENT_LENGTH);
             // The places that the request takes are kept by its first body.
-            Response::from_parts(parts, keeping(Body::from(small), (body, permit)))
+            Response::from_parts(parts, keeping(Body::from(small), Mutex::new(body)))
         }
-        None => Response::from_parts(parts, keeping(Body::from(whole), body)),
+        None => Response::from_parts(parts, keeping(Body::from(whole), Mutex::new(body))),
     }
 }
 

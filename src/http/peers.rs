@@ -170,17 +170,42 @@ impl RequestPlaces {
     }
 }
 
-/// A body that keeps something until it is dropped, which is when it was sent to its end, or its connection ended.
-pub(super) fn keeping(body: Body, kept: impl Send + Unpin + 'static) -> Body {
-    Body::new(Keeping { body, _kept: kept })
+/// Bytes of a frame that a connection may have taken although they were not sent: less is as good as sent.
+const FRAME_BYTES_MIN: usize = 64 * 1024;
+
+/// A body that keeps something until it was sent to its end, or its connection ended. A connection takes a frame, lets the body
+/// go if that was the last one, and sends the frame in its own time: so a large frame keeps it, too.
+pub(super) fn keeping(body: Body, kept: impl Send + Sync + 'static) -> Body {
+    Body::new(Keeping { body, kept: Arc::new(kept) })
 }
 
 struct Keeping<T> {
     body: Body,
-    _kept: T,
+    kept: Arc<T>,
 }
 
-impl<T: Unpin> http_body::Body for Keeping<T> {
+/// A large frame, and what it keeps.
+struct KeptFrame<T> {
+    bytes: Bytes,
+    _kept: Arc<T>,
+}
+
+impl<T> AsRef<[u8]> for KeptFrame<T> {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl<T: Send + Sync + 'static> Keeping<T> {
+    fn kept(&self, bytes: Bytes) -> Bytes {
+        match bytes.len() < FRAME_BYTES_MIN {
+            true => bytes,
+            false => Bytes::from_owner(KeptFrame { bytes, _kept: self.kept.clone() }),
+        }
+    }
+}
+
+impl<T: Send + Sync + 'static> http_body::Body for Keeping<T> {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -188,7 +213,8 @@ impl<T: Unpin> http_body::Body for Keeping<T> {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
+        let polled = Pin::new(&mut self.body).poll_frame(context);
+        polled.map_ok(|frame| frame.map_data(|bytes| self.kept(bytes)))
     }
 
     fn is_end_stream(&self) -> bool {

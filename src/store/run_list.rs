@@ -83,8 +83,9 @@ impl Store {
     /// One run of a session as lists show it.
     pub fn run_info(&self, session: &SessionId, run: &RunId) -> Result<RunInfo, StoreError> {
         // The records of other runs, which only say in which order they began, are not read.
-        let has_journal = self.shared.storage.journal_len(session, run)?.is_some();
-        let known = KnownRuns::of(&self.shared, session, has_journal.then(|| run.clone()).into_iter().collect())?;
+        let with_journal = self.shared.storage.journals(session)?;
+        let with_journal = with_journal.into_iter().filter(|known| known == run).collect();
+        let known = KnownRuns::of(&self.shared, session, with_journal)?;
         if !known.order.contains(run) {
             return Err(no_run(session, run));
         }

@@ -44,6 +44,9 @@ fn is_reading(request: &Request) -> bool {
 /// The caller by the first credential that decides: a bearer header always does, a ticket and a cookie if they hold.
 fn known_caller(tokens: &Tokens, request: &Request, now: Timestamp) -> Result<Caller, ApiError> {
     let headers = request.headers();
+    if headers.get_all(header::AUTHORIZATION).iter().count() > 1 {
+        return Err(unauthorized(SEVERAL_TOKENS));
+    }
     if let Some(given) = headers.get(header::AUTHORIZATION).and_then(bearer) {
         return tokens.caller(given).ok_or_else(|| unauthorized(NO_SUCH_TOKEN));
     }
@@ -62,6 +65,7 @@ fn known_caller(tokens: &Tokens, request: &Request, now: Timestamp) -> Result<Ca
 
 const NO_TOKEN: &str = "a token is needed: send `Authorization: Bearer TOKEN` with one of the server's token file, or log in on \
                         the server's page";
+const SEVERAL_TOKENS: &str = "there are several Authorization headers: send one";
 const NO_SUCH_TOKEN: &str =
     "this token is not one of the server's token file: send another one as `Authorization: Bearer TOKEN`";
 const VOID_TICKET: &str = "this ticket does not hold: it has expired, is for another path, or its token was removed. Get another one \

@@ -70,17 +70,17 @@ impl CommandRunner {
         let mut answer = Answer { is_asked_to_go_on: was_told, ..Answer::default() };
         let heard = outlet.unless_stopped(child.listen(input(&prompt), &outlet, &mut answer)).await;
         let ended = child.end(TERM_GRACE).await;
-        let (end, has_failed) = match heard {
-            Ok(Ok(())) => {
-                let end = self.conclude(child, &outlet, answer, &ended).await;
-                let has_failed = end.is_err();
-                (end, has_failed)
-            }
+        let concluded = match heard {
+            Ok(Ok(())) => self.conclude(child, &outlet, answer, &ended).await,
+            Ok(Err(Refused)) | Err(Refused) => Err(Refused),
+        };
+        let has_failed = match &concluded {
+            Ok(end) => end.as_ref().is_err_and(is_error),
             // It was cut off: as a failure, or because its answer is not wanted any more.
-            Ok(Err(Refused)) | Err(Refused) => (Err(Refused.into()), outlet.halted().await == Halt::Failed),
+            Err(Refused) => outlet.halted().await == Halt::Failed,
         };
         outlet.stderr().keep(&prompt, &ended.stderr, has_failed).await;
-        end
+        concluded?
     }
 
     async fn conclude(
@@ -89,10 +89,10 @@ impl CommandRunner {
         outlet: &Outlet,
         mut answer: Answer,
         ended: &ChildExit,
-    ) -> Result<Finish, Failure> {
+    ) -> Result<Result<Finish, Failure>, Refused> {
         child.say_rest(outlet, &mut answer).await?;
         outlet.say(exit_event(ended)).await?;
-        answer.conclude(self, ended)
+        Ok(answer.conclude(self, ended))
     }
 
     fn name(&self) -> &str {
@@ -186,6 +186,11 @@ fn declared_failure(event: &Event) -> Failure {
     }
     failure.notes = payload;
     failure
+}
+
+/// Whether a run that fails so ends with an error, and not at a limit of tool calls or as its user wished.
+fn is_error(failure: &Failure) -> bool {
+    Event::error(&failure.kind, &failure.message).terminal_state() == Some(RunEnd::Errored)
 }
 
 fn exit_failure(runner: &CommandRunner, ended: &ChildExit) -> Failure {

@@ -68,10 +68,13 @@ play(async () => {
   const live = await page.$$eval('#live .tool', (tools) => tools.map((tool) => tool.textContent.replace(/\s+/g, ' ')));
   assert.deepEqual(live.map((text) => text.slice(0, 17).trim()), ['read: done{ "file', 'read: at work{ "f']);
   await waitForState(page, 'read at work');
+  await calls.append(['tool', { name: 'cat', tool_call_id: 'c' }], ['tool', { name: 'cat', tool_call_id: 'c' }]);
+  await calls.append(['tool_complete', { tool_call_id: 'c', result: 'first' }], ['tool_complete', { name: 'cat', result: 'second' }]);
+  await page.waitForFunction(() => document.querySelectorAll('#live .tool.done').length === 3);
   await calls.append(['cancel', {}]);
   await waitForTheEnd(page);
   const saved = await look(page);
-  assert.deepEqual(saved.tools.slice(-2), ['read: done', 'read: not finished']);
+  assert.deepEqual(saved.tools.slice(-4), ['read: done', 'read: not finished', 'cat: done', 'cat: done']);
 
   step('a reader who reads further up stays there when the answer ends');
   const long = await newProducer(id, 'Say a lot.');

@@ -45,7 +45,7 @@ play(async () => {
   assert.equal(await page.textContent('#send'), 'Send');
   await page.fill('#message', 'For B.');
   refused.release(refuse(404, 'not_found', 'there is no such session'));
-  await waitForStatus(page, 'not sent.*another session');
+  await waitForStatus(page, 'not sent.*another session, where your words are kept');
   assert.equal(await page.evaluate(() => location.hash.slice(1)), b);
   assert.equal(await typed(page), 'For B.');
   await page.click('#send');
@@ -81,6 +81,34 @@ play(async () => {
   await page.waitForFunction(() => document.querySelector('#message').value === '');
   assert.equal((await runsOf(a)).length, 3);
   await waitForTheEnd(page);
+
+  step('a message that is lost after its session was left');
+  const lost = await hold(page, `**/${a}/runs`, 'POST');
+  await page.fill('#message', 'Lost.');
+  await page.click('#send');
+  await lost.held();
+  await open(page, b, 'B');
+  await page.route(`**/${a}/runs/*`, (route) => route.abort('connectionreset'), { times: 1 });
+  lost.release((route) => route.abort('connectionreset'));
+  await waitForStatus(page, 'not sent.*another session, where your words are kept');
+  await open(page, a, 'A');
+  assert.equal(await typed(page), 'Lost.');
+  await page.fill('#message', '');
+
+  step('a request that hangs once is sent again');
+  const other = await browser.newPage();
+  await other.clock.install();
+  const [list, runners, session] = [
+    await hold(other, '**/v1/sessions?*', 'GET'), await hold(other, '**/v1/runners', 'GET'), await hold(other, `**/v1/sessions/${b}?*`, 'GET'),
+  ];
+  await other.goto(`${page.url().split('#')[0]}#${b}`);
+  for (const request of [list, runners, session]) await request.held();
+  await other.clock.fastForward(61_000);
+  await other.clock.runFor(5000);
+  await until('all is loaded', async () => (await other.textContent('#heading')) === 'B'
+    && (await other.locator('#sessions a').count()) === 2 && (await other.locator('#runner option').count()) > 0);
+  await waitForStatus(other, '^$');
+  await other.close();
 
   step('a session that hangs does not keep another one from being shown');
   const stuck = await hold(page, `**/v1/sessions/${b}?limit=*`, 'GET');
