@@ -141,7 +141,8 @@ mod tests {
         server.store().begin_run(&id("s"), crate::store::UserTurn::text(&words)).unwrap();
         create(&server, "small", "t");
         let get = |path: &str| asked(server.app.clone(), "GET", path.to_owned(), "");
-        let all = server.app.answers.counted(axum::body::Bytes::from(vec![0; 500_000])).unwrap();
+        let large = || axum::body::Bytes::from(vec![0; (1 << 20) - 1]);
+        let all: Vec<_> = (0..128).map(|_| server.app.answers.counted(large()).unwrap()).collect();
         for (path, status) in [
             ("/api/chat/s/messages", 503),
             ("/v1/sessions/s?limit=1", 503),

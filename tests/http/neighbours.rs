@@ -211,6 +211,41 @@ fn connections_of_another_machine_are_bounded_and_answered() {
     }
 }
 
+/// A session of this many bytes, in rows of 1 MiB.
+fn lay_large(house: &House, id: &str, rows: usize) {
+    let row = format!(r#"{{"role":"user","content":"{}"}}"#, "x".repeat(1 << 20));
+    let rows = vec![row; rows].join(",");
+    std::fs::write(house.data().join(format!("{id}.json")), format!(r#"{{"session_id":"{id}","messages":[{rows}]}}"#))
+        .unwrap();
+}
+
+/// What a connection has taken and not sent is in memory still, and so is the place of its request.
+#[test]
+fn answers_that_are_not_read_count_until_they_are_sent_or_dropped() {
+    let house = House::with(|options| {
+        options.connections_max = 16;
+        options.tokens = Tokens::parse(WRITE).unwrap();
+    });
+    lay_large(&house, "big", 40);
+    let get = |path: &str| ask("GET", path).header("authorization", &format!("Bearer {WRITE}"));
+    let held: Vec<_> = (0..3).map(|_| get("/v1/sessions/big?limit=100").open(house.address)).collect();
+    assert!(held.iter().all(|coming| coming.status == 200));
+    let refused = house.send(&get("/v1/sessions/big?limit=100")).expect(503);
+    assert_eq!((refused.code().as_str(), refused.header("retry-after")), ("too_many_answers", Some("2")));
+    assert_eq!(
+        house.send(&get("/api/chat/big/messages")).expect(503).header("lastword-error"),
+        Some("too_many_answers")
+    );
+    house.send(&get("/v1/sessions/big?limit=1")).expect(200);
+    // The whole session is shared, and takes nothing but the places of its requests.
+    let mut whole: Vec<_> = (0..5).map(|_| get("/v1/sessions/big").open(house.address)).collect();
+    assert!(whole.iter().all(|coming| coming.status == 200));
+    assert_eq!(house.send(&get("/v1/sessions")).expect(429).code(), "too_many_connections");
+    whole.clear();
+    drop(held);
+    opens(&house, &get("/v1/sessions/big?limit=100"));
+}
+
 /// The answers to those that are refused wait for nothing that others need.
 #[test]
 fn a_flood_from_one_machine_keeps_no_other_out() {
