@@ -80,6 +80,24 @@ async fn stderr_of_a_command_that_is_stopped_is_kept() {
 }
 
 #[tokio::test]
+async fn an_end_that_is_no_error_is_no_failure_of_the_command() {
+    let limit = r#"{"event":"apperror","payload":{"type":"tool_limit_reached","message":"m"}}"#;
+    let agent = Agent::new(&format!("echo why >&2; echo '{limit}'"));
+    agent.house.answer("hi").await;
+    assert_eq!(agent.house.complaints(), [("why\n".to_owned(), false)]);
+}
+
+#[tokio::test]
+async fn a_declared_failure_is_read_in_either_spelling() {
+    for payload in [r#"{"type":"quota","message":"It is used up."}"#, r#"{"code":"quota","error":"It is used up."}"#] {
+        let agent = Agent::new(&format!(r#"echo '{{"event":"error","payload":{payload}}}'"#));
+        let (run, end) = agent.house.answer("hi").await;
+        assert!(end.has_failed_as("quota"), "{end:?}");
+        assert_eq!(agent.house.last_words(&run).text("message").as_deref(), Some("It is used up."), "{payload}");
+    }
+}
+
+#[tokio::test]
 async fn stderr_of_a_command_that_stalls_is_that_of_a_failure() {
     let (first, next) = (BudgetSettings::default(), BudgetSettings::default());
     for (budgets, script) in [
